@@ -1,0 +1,27 @@
+# Each target is sufficient alone on a machine with python3 (with venv), make and git.
+PY := .venv/bin/python
+STAMP := .venv/.installed
+
+help: ## show what there is to make
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+$(STAMP): pyproject.toml constraints.txt
+	@test -x $(PY) || python3 -m venv .venv
+	@$(PY) -m pip install -q -e '.[dev]' -c constraints.txt
+	@touch $(STAMP)
+
+install: $(STAMP) ## make .venv with CodeFrame and its tools
+
+test: $(STAMP) ## fast tests, offline, no engine needed
+	@$(PY) -m pytest -n auto --dist worksteal -m 'not engine and not slow' tests
+
+lint: $(STAMP) ## ruff, mypy --strict on core, import-linter
+	@.venv/bin/ruff check codeframe tests bench
+	@.venv/bin/ruff format --check codeframe tests bench
+	@.venv/bin/mypy codeframe/core
+	@.venv/bin/lint-imports
+
+clean: ## remove what make made
+	@rm -rf .venv .engines .mypy_cache .ruff_cache .hypothesis
+
+.PHONY: help install test test-engines test-real lint bench clean
