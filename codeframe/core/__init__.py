@@ -1,4 +1,4 @@
-"""The domain. The protocol's classes are re-exported lazily, so that `import codeframe.core` costs nothing."""
+"""The domain. The protocol's classes are re-exported lazily: `import codeframe.core` costs nothing."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -28,7 +28,7 @@ __all__ = [
 DEFAULT_TIMEOUT_MS = 3_600_000
 
 
-class AgentResultStatus(str, Enum):
+class AgentResultStatus(StrEnum):
     """How an engine call ended."""
 
     COMPLETED = "completed"

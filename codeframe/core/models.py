@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from enum import Enum
+from enum import StrEnum
 from typing import Any
 
 
@@ -14,7 +14,7 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class TaskStatus(str, Enum):
+class TaskStatus(StrEnum):
     """Where a task stands (rule 8.1)."""
 
     BACKLOG = "BACKLOG"
@@ -26,7 +26,7 @@ class TaskStatus(str, Enum):
     MERGED = "MERGED"
 
 
-class RunStatus(str, Enum):
+class RunStatus(StrEnum):
     """Where one attempt at a task stands (rule 8.1)."""
 
     RUNNING = "RUNNING"
@@ -37,7 +37,7 @@ class RunStatus(str, Enum):
     STOPPED = "STOPPED"
 
 
-class RunKind(str, Enum):
+class RunKind(StrEnum):
     """How a run came to be (rule 4.8)."""
 
     START = "start"
@@ -45,7 +45,7 @@ class RunKind(str, Enum):
     RETRY = "retry"
 
 
-class Leftover(str, Enum):
+class Leftover(StrEnum):
     """What became of the changes a run left in the tree (rule 4.3)."""
 
     NONE = "none"  # nothing changed, or the change was verified
@@ -54,7 +54,7 @@ class Leftover(str, Enum):
     UNDONE = "undone"  # taken back with `cf work undo`
 
 
-class BlockerStatus(str, Enum):
+class BlockerStatus(StrEnum):
     """OPEN until a person answers; ANSWERED until the next run has used the answer."""
 
     OPEN = "OPEN"
@@ -62,7 +62,7 @@ class BlockerStatus(str, Enum):
     RESOLVED = "RESOLVED"
 
 
-class ErrorClass(str, Enum):
+class ErrorClass(StrEnum):
     """Why a run did not succeed. The list is closed (rule 4.6)."""
 
     AUTH = "auth"
