@@ -4,7 +4,8 @@ Three things tell that a process belongs to a run: the marker in the environment
 with, its session, and its descent from the engine. What none of them shows is not found: a process
 that dropped the marker, left the session and lost its parent before anyone looked (adopted by the
 subreaper, but by then nothing says whose it was); one that wrote over its environment block; one
-whose environment the system hides from its own user ("non-dumpable", for example ssh-agent).
+whose environment the system hides from its own user ("non-dumpable", for example ssh-agent); one
+that forks and exits faster than a scan of all processes, outside the engine's process group.
 """
 
 from __future__ import annotations
