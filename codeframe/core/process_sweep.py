@@ -99,7 +99,7 @@ def end_processes(
     give_up = polite_until + _KILL_S
     clean_scans = 0
     while clean_scans < 2 and time.monotonic() < give_up:
-        found = set(find()) - untouchable
+        found = [process for process in dict.fromkeys(find()) if process not in untouchable]
         if not found:
             clean_scans += 1
             continue
@@ -109,7 +109,7 @@ def end_processes(
             ended.setdefault(process, describe_process(process))
             if not _send(process, signal.SIGTERM if polite else signal.SIGKILL):
                 untouchable.add(process)
-        _wait_gone(found - untouchable, polite_until if polite else give_up)
+        _wait_gone(set(found) - untouchable, polite_until if polite else give_up)
     return {p: f"{text} (could not be ended)" if is_alive(p) else text for p, text in ended.items()}
 
 

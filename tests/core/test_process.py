@@ -293,8 +293,8 @@ def test_after_the_work_is_done_only_the_linger_limit_counts(run: Runner) -> Non
 
 def test_a_daemon_that_holds_the_pipe_does_not_hold_us(run: Runner) -> None:
     code = DAEMON + (
-        "daemon(lambda: (print('from', os.getpid(), flush=True), time.sleep(300)))\n"
-        "sys.stdin.readline()\nprint('last', flush=True)\n"
+        "daemon(lambda: (os.write(1, b'from %d\\n' % os.getpid()), time.sleep(300)))\n"
+        "os.write(1, b'last\\n')\n"
     )
     outcome = run.python(code, limits=Limits(drain_s=0.5))
     assert (outcome.ended_by, outcome.exit_code) == (EndedBy.EXIT, 0)
