@@ -37,6 +37,10 @@ class Lease:
         Another may be this process: a second lease on one path is refused there too. Tries for
         `wait_s` seconds. CodeFrameError when the file cannot be opened or locked at all.
         """
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise _unusable(path, error) from error
         fd = _open(path, os.O_RDWR | os.O_CREAT)
         deadline = time.monotonic() + max(wait_s, _PROBE_S)
         try:
