@@ -46,7 +46,7 @@ def undo(snapshots: Snapshots, task_id: str, base: Snapshot, end: Snapshot) -> U
         work.kept[each.path] = f"not covered by snapshots: {each.reason}"
     _restore_index(snapshots, base, end, work.kept.keys())
     return UndoResult(
-        tuple(sorted(work.restored)), tuple(sorted(work.kept.items())), safety, _note(base, safety)
+        tuple(sorted(work.restored)), tuple(sorted(work.kept.items())), safety, _note(base, end, safety)
     )
 
 
@@ -138,16 +138,14 @@ class _Undo:
                 place.unlink()
                 self._prune(place.parent)
                 return ""
-            place.parent.mkdir(parents=True, exist_ok=True)
-            if not in_real_folders(self._top, path):
-                return "a symlink is in the way"
+            self._make_folders(path)
             temporary = place.with_name(f".codeframe-undo-{secrets.token_hex(8)}")
             try:
                 self._write(temporary, place, entry, blobs)
                 temporary.replace(place)
             finally:
                 temporary.unlink(missing_ok=True)
-        except FileExistsError:
+        except (FileExistsError, NotADirectoryError):
             return "a file or symlink is in the way"
         except IsADirectoryError:
             return "a folder is in its place"
@@ -167,6 +165,16 @@ class _Undo:
             target = temporary.read_bytes()
             temporary.unlink()
             os.symlink(target, os.fsencode(temporary))
+
+    def _make_folders(self, path: str) -> None:
+        """The folders above `path`, one by one: `mkdir -p` would follow a symlink out of the tree."""
+        folder = self._top
+        for part in path.split("/")[:-1]:
+            folder = folder / part
+            if not os.path.lexists(folder):
+                folder.mkdir()
+            elif folder.is_symlink() or not folder.is_dir():
+                raise NotADirectoryError
 
     def _prune(self, folder: Path) -> None:
         while folder != self._top:
@@ -200,14 +208,16 @@ def _restore_index(snapshots: Snapshots, base: Snapshot, end: Snapshot, kept: It
         snapshots.git.run("update-index", "-z", "--index-info", stdin=index_info(entries))
 
 
-def _note(base: Snapshot, now: Snapshot) -> str:
-    """What undo leaves to the person: another branch, commits of the engine's own."""
+def _note(base: Snapshot, end: Snapshot, now: Snapshot) -> str:
+    """What undo leaves to the person: another branch, commits the run made by itself."""
     if base.branch != now.branch:
         where, was = ((each.branch or "no branch").removeprefix("refs/heads/") for each in (now, base))
         return f"HEAD is on {where} and was on {was} before the run; to go back type: git switch {was}"
-    if base.head != now.head and base.head:
-        return f"Commits made since are kept; to drop them type: git reset --soft {base.head}"
-    return ""
+    if base.head == end.head or base.head is None:
+        return ""
+    if now.head == end.head:
+        return f"The run's own commits are kept; to drop them type: git reset --soft {base.head}"
+    return f"The run's own commits are kept, with later ones on top; to see them type: git log {base.head}.."
 
 
 def _is_ignore_file(path: str) -> bool:
