@@ -58,7 +58,8 @@ class GateResult:
     `command` is the argv as really run. `passed` and `skipped` are ids of tests (empty for gates
     that have none). `comparable` is False where the tool broke before it could tell everything
     (its own error, a signal, a timeout): its failures are never "old", and what it does not
-    mention is not taken as gone. `note` is one line for people.
+    mention is not taken as gone. `note` is one line for people, `plain_command` the argv without our
+    own options: what a person or an engine would type.
     """
 
     gate: Gate
@@ -73,6 +74,7 @@ class GateResult:
     output_path: Path | None = None
     output_tail: str = ""
     note: str = ""
+    plain_command: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready copy; `from_dict` gives an equal object back."""
@@ -96,6 +98,7 @@ class GateResult:
             "output_path": str(self.output_path) if self.output_path else None,
             "output_tail": self.output_tail,
             "note": self.note,
+            "plain_command": list(self.plain_command),
         }
 
     @classmethod
@@ -116,4 +119,5 @@ class GateResult:
             output_path=Path(data["output_path"]) if data["output_path"] else None,
             output_tail=data["output_tail"],
             note=data["note"],
+            plain_command=tuple(data["plain_command"]),
         )

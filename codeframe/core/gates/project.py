@@ -109,12 +109,10 @@ class Project:
         if not python:
             return None
         lines: list[list[str]] = []
-        lock = threading.Lock()
 
         def on_line(_stream: str, line: Line) -> None:
             if line.text.startswith("cf-probe\t"):
-                with lock:
-                    lines.append(line.text.split("\t"))
+                lines.append(line.text.split("\t"))
 
         argv = [*python, "-c", _PROBE, "cwd" if cwd_first else "", "\n".join(paths), *modules]
         ended = run_process(

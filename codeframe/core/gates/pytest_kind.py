@@ -25,7 +25,33 @@ _MAX_RERUN = 200  # more failures than this are no chance, and would not fit a c
 # Options of pytest whose value is the next word; any other word without a dash is a path or an id.
 # A wrong guess costs the second run of a failure, nothing else.
 _TAKES_VALUE = frozenset(
-    {"-k", "-m", "-p", "-c", "-o", "-W", "-n", "-r", "--config-file", "--ignore", "--ignore-glob", "--deselect", "--rootdir", "--confcutdir", "--basetemp", "--import-mode", "--maxfail", "--tb", "--durations", "--dist", "--timeout", "--cov-config", "--junitxml", "--junit-xml", "--color"}
+    {
+        "-k",
+        "-m",
+        "-p",
+        "-c",
+        "-o",
+        "-W",
+        "-n",
+        "-r",
+        "--config-file",
+        "--ignore",
+        "--ignore-glob",
+        "--deselect",
+        "--rootdir",
+        "--confcutdir",
+        "--basetemp",
+        "--import-mode",
+        "--maxfail",
+        "--tb",
+        "--durations",
+        "--dist",
+        "--timeout",
+        "--cov-config",
+        "--junitxml",
+        "--junit-xml",
+        "--color",
+    }
 )
 # Top-level folders that are no package of the project although they may hold an __init__.py.
 _NOT_PACKAGES = frozenset({"test", "tests", "doc", "docs", "examples", "scripts", "bench", "benchmarks"})

@@ -75,7 +75,7 @@ def _told(verdict: GateVerdict) -> Iterator[str]:
     result = verdict.result
     code = "" if result.exit_code is None else f", exit status {result.exit_code}"
     yield f"## Gate {result.gate.name}: {result.outcome.value}{code}"
-    yield f"Command: {shlex.join(result.command)}"
+    yield f"Command: {shlex.join(result.plain_command or result.command)}"
     if verdict.note:
         yield f"Note: {verdict.note}"
     if verdict.new:

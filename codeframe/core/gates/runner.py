@@ -33,6 +33,7 @@ def run_gate(
     gate: Gate,
     kind: Kind,
     project: Project,
+    tool: Tool,
     command: Command,
     log: Path,
     *,
@@ -40,7 +41,7 @@ def run_gate(
     cancel: threading.Event | None,
     timeout_s: float,
 ) -> GateResult:
-    """Runs `command` in the project for at most `timeout_s` seconds; all it prints goes to `log`.
+    """Runs `command`, which starts `tool`, in the project for at most `timeout_s` seconds; all it prints goes to `log`.
 
     Caches and reports of the tools go to a temporary folder that is removed: a gate leaves nothing
     of its own in the project's tree.
@@ -80,6 +81,7 @@ def run_gate(
         output_path=log,
         output_tail=tail_of(log, _SHORT_TAIL),
         note=(reading.note + left).removeprefix("; "),
+        plain_command=tool.argv,
     )
 
 
@@ -104,11 +106,10 @@ def out_of_time(gate: Gate, tool: Tool, why: str) -> GateResult:
 
 
 class _Log:
-    """Writes lines from any thread; after the head only the last ones are kept."""
+    """Writes lines as they come; after the head only the last ones are kept."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._lock = threading.Lock()
         self._written = 0
         self._tail: deque[str] = deque()
         self._tail_size = 0
@@ -120,20 +121,18 @@ class _Log:
             if line.dropped_bytes
             else f"{line.text}\n"
         )
-        with self._lock:
-            if self._written < LOG_HEAD_CHARS:
-                self._stream.write(text)
-                self._written += len(text)
-                return
-            self._tail.append(text)
-            self._tail_size += len(text)
-            while self._tail_size > LOG_TAIL_CHARS and len(self._tail) > 1:
-                gone = len(self._tail.popleft())
-                self._tail_size -= gone
-                self._dropped += gone
+        if self._written < LOG_HEAD_CHARS:
+            self._stream.write(text)
+            self._written += len(text)
+            return
+        self._tail.append(text)
+        self._tail_size += len(text)
+        while self._tail_size > LOG_TAIL_CHARS and len(self._tail) > 1:
+            gone = len(self._tail.popleft())
+            self._tail_size -= gone
+            self._dropped += gone
 
     def finish(self) -> None:
-        with self._lock:
-            if self._dropped:
-                self._stream.write(f"[... {self._dropped} characters left out ...]\n")
-            self._stream.writelines(self._tail)
+        if self._dropped:
+            self._stream.write(f"[... {self._dropped} characters left out ...]\n")
+        self._stream.writelines(self._tail)

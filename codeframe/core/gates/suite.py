@@ -151,6 +151,7 @@ class GateSuite:
             gate,
             kind,
             project,
+            tool,
             command or (lambda scratch: kind.argv(tool, scratch)),
             _unused(out_dir, slug),
             marker=f"{marker}/gate-{next(self._launches)}-{slug}",
