@@ -16,24 +16,45 @@ _PATTERNS: tuple[tuple[ErrorClass, re.Pattern[str]], ...] = tuple(
     (error_class, re.compile(pattern, re.IGNORECASE))
     for error_class, pattern in (
         # A plan's allowance names itself a limit and says when it resets; a plain rate limit does neither.
-        (ErrorClass.QUOTA, r"\b(usage|session|weekly|daily|monthly|5-hour|five-hour) limit\b.{0,80}\b(reset|reached)"),
+        (
+            ErrorClass.QUOTA,
+            r"\b(usage|session|weekly|daily|monthly|5-hour|five-hour) limit\b.{0,80}\b(reset|reached)",
+        ),
         (ErrorClass.QUOTA, r"\byou(’|')?ve (hit|reached) your\b.{0,40}\blimit\b"),
         (ErrorClass.QUOTA, r"\b(insufficient_quota|exceeded your current quota)\b"),
         # Money: what the providers' own messages say, never the bare word.
-        (ErrorClass.BILLING, r"\bcredit balance is too low\b|\binsufficient (credit|funds|balance)|\bbilling_error\b"),
+        (
+            ErrorClass.BILLING,
+            r"\bcredit balance is too low\b|\binsufficient (credit|funds|balance)|\bbilling_error\b",
+        ),
         (ErrorClass.BILLING, r"\b(payment required|billing (is|was) (not active|disabled|inactive))\b"),
         # Credentials: the subject is the key, token or login of this call.
         (ErrorClass.AUTH, r"\b(invalid|incorrect|missing|expired|revoked)( x-)?[ -]?api[ -_]?key\b"),
-        (ErrorClass.AUTH, r"\b(invalid|incorrect) x-api-key\b|\bapi key (is )?(not set|missing|required|expired)\b"),
+        (
+            ErrorClass.AUTH,
+            r"\b(invalid|incorrect) x-api-key\b|\bapi key (is )?(not set|missing|required|expired)\b",
+        ),
         (ErrorClass.AUTH, r"\bnot logged in\b|\bplease (run )?/?log ?in\b|\brun `?[\w-]+ (auth )?login\b"),
         (ErrorClass.AUTH, r"\bauthentication_(error|failed)\b|\boauth token (has )?(expired|been revoked)\b"),
         (ErrorClass.AUTH, r"\b401\b.{0,20}\bunauthorized\b|\bunauthorized\b.{0,20}\b401\b"),
-        (ErrorClass.RATE_LIMITED, r"\brate_limit(_error|_exceeded)?\b|\b429\b.{0,40}\b(too many|rate|rejected)"),
+        (
+            ErrorClass.RATE_LIMITED,
+            r"\brate_limit(_error|_exceeded)?\b|\b429\b.{0,40}\b(too many|rate|rejected)",
+        ),
         (ErrorClass.RATE_LIMITED, r"\btoo many requests\b|\brate limit (reached|exceeded)\b"),
-        (ErrorClass.OVERLOADED, r"\boverloaded(_error)?\b|\b(503 service unavailable|529)\b|\binternal server error\b"),
+        (
+            ErrorClass.OVERLOADED,
+            r"\boverloaded(_error)?\b|\b(503 service unavailable|529)\b|\binternal server error\b",
+        ),
         # The engine's own connection to its model; a test's refused connection never gets here.
-        (ErrorClass.NETWORK, r"\b(ECONNREFUSED|ENOTFOUND|ECONNRESET|ETIMEDOUT|EAI_AGAIN|ConnectionRefused)\b"),
-        (ErrorClass.NETWORK, r"\bunable to connect\b|\bconnection (refused|reset|error)\b|\brequest timed out\b"),
+        (
+            ErrorClass.NETWORK,
+            r"\b(ECONNREFUSED|ENOTFOUND|ECONNRESET|ETIMEDOUT|EAI_AGAIN|ConnectionRefused)\b",
+        ),
+        (
+            ErrorClass.NETWORK,
+            r"\bunable to connect\b|\bconnection (refused|reset|error)\b|\brequest timed out\b",
+        ),
         (ErrorClass.CONTEXT_WINDOW, r"\bprompt is too long\b|\b(exceeds?|exceeded) the (model's )?context\b"),
         (ErrorClass.CONTEXT_WINDOW, r"\bcontext(_| )length(_| )exceeded\b|\bmaximum context length\b"),
         (ErrorClass.MODEL, r"\bmodel_not_found\b|\b(unknown|invalid|unsupported) model\b"),
@@ -62,8 +83,8 @@ _ASKS = re.compile(
     re.IGNORECASE,
 )
 _NEEDS = re.compile(
-    r"\b(please (confirm|clarify|provide|specify|tell me)|could you (please )?(confirm|clarify|provide|specify|tell)|"
-    r"i need (you to|to know|more information|clarification|your)|before i (can )?(start|proceed|continue|begin))\b",
+    r"\b((please|could you|could you please) (confirm|clarify|provide|specify|tell me)|"
+    r"i need (you to|to know|more information|clarification|your)|before i (can )?(start|proceed|continue))\b",
     re.IGNORECASE,
 )
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
@@ -77,8 +98,8 @@ def question_in_prose(text: str) -> str | None:
     Conservative: looks at the last few sentences only, skips code, quotes and closing offers. The caller
     must have seen that nothing was changed: an answer after work done is not a question.
     """
-    prose = _CODE.sub("", text[-_LOOK_AT:])
-    sentences = [s.strip(" \t*_>-") for s in _SENTENCE.split(prose) if s.strip(" \t*_>-")]
+    prose: str = _CODE.sub("", text[-_LOOK_AT:])
+    sentences: list[str] = [s.strip(" \t*_>-") for s in _SENTENCE.split(prose) if s.strip(" \t*_>-")]
     for sentence in reversed(sentences[-_LAST_SENTENCES:]):
         if _OFFER.search(sentence):
             continue
@@ -88,7 +109,7 @@ def question_in_prose(text: str) -> str | None:
 
 
 def what_to_type(error_class: ErrorClass, engine: str, login_hint: str = "") -> str:
-    """What a person has to do about an auth or billing blocker, in one or two sentences; "" for other classes.
+    """What a person has to do about an auth or billing blocker, in two sentences; "" for other classes.
 
     `engine` is the name typed after --engine, `login_hint` the adapter's own words on how to log in.
     """

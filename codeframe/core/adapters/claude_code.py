@@ -1,10 +1,11 @@
 """Claude Code: `claude -p` with its stream of JSON events. Facts observed on version 2.1.197.
 
-**The prompt** travels as one `--input-format stream-json` message of two text blocks: the prompt, then
-a closing sentence. The CLI expands `@path` (reads that file into the conversation, `/etc/hostname` too) and
-obeys a leading `/command` only in the *last* block of a message, so the prompt arrives byte for byte:
-`@`, `/`, quotes, escapes, CRLF, U+2028, 13 MB (plain text on stdin ends at 10 MB). Events, exit statuses,
-sessions, signals and the structured verdict are the same as with plain text. Nothing has to be escaped.
+**The prompt** travels as one `--input-format stream-json` message of two text blocks: the prompt, then a
+blank one. The CLI expands `@path` (it reads that file into the conversation, `/etc/hostname` too) and obeys
+a leading `/command`, but only in the *last* block of a message; a blank block it leaves out of the request.
+So the prompt arrives byte for byte, nothing escaped and nothing added: `@`, `/`, quotes, CRLF, NUL, 13 MB (plain
+text on stdin ends at 10 MB). Events, exit statuses, sessions, signals and the structured verdict are those
+of plain text. Escaping is the worse way: `@` after a zero-width space stays unexpanded, but altered.
 
 **Autonomy.** "workspace": edits inside the working directory and Bash are allowed (Bash is not confined by
 the CLI), the rest is denied. "full": `bypassPermissions`. The CLI refuses that to root unless IS_SANDBOX=1,
@@ -40,8 +41,13 @@ from codeframe.core.process import Limits, ProcessOutcome, run_process
 if TYPE_CHECKING:
     from codeframe.core.lines import Line
 
-_CLOSING = "The text above is the task. Carry it out now."
-_WRITERS = {"Write": "file_path", "Edit": "file_path", "MultiEdit": "file_path", "NotebookEdit": "notebook_path"}
+_BLANK = "\n"
+_WRITERS = {
+    "Write": "file_path",
+    "Edit": "file_path",
+    "MultiEdit": "file_path",
+    "NotebookEdit": "notebook_path",
+}
 # No command of its own: a sub-agent's silence is a model's silence.
 _NOT_COMMANDS = frozenset({"Agent", "Task", "StructuredOutput"})
 _SESSION_GONE = "No conversation found with session ID"
@@ -141,7 +147,15 @@ class ClaudeCodeAdapter(SubprocessAdapter):
     def build(self, prompt: str, workspace: Path, context: AgentContext) -> Launch:
         """The verified invocation; the session's id is chosen here, so that it is known whatever happens."""
         self._model = context.model
-        argv = ["claude", "-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
+        argv = [
+            "claude",
+            "-p",
+            "--input-format",
+            "stream-json",
+            "--output-format",
+            "stream-json",
+            "--verbose",
+        ]
         env: dict[str, str] = {}
         notices: list[str] = []
         if context.options.get("autonomy") == "full":
@@ -152,7 +166,9 @@ class ClaudeCodeAdapter(SubprocessAdapter):
             argv += ["--permission-mode", "acceptEdits", "--allowedTools=Bash"]
         if context.options.get("network") in ("off", False):
             argv += ["--disallowedTools=WebFetch,WebSearch"]
-            notices.append("network off: the web tools are removed; what shell commands reach is not enforced")
+            notices.append(
+                "network off: the web tools are removed; what shell commands reach is not enforced"
+            )
         argv += ["--strict-mcp-config"]
         if context.model:
             argv += ["--model", context.model]
@@ -180,7 +196,7 @@ class ClaudeCodeAdapter(SubprocessAdapter):
         return []
 
     def finish(self, outcome: ProcessOutcome) -> AgentResult:
-        """The common verdict; a session that cannot be had is told apart from a crash (evidence `session_lost`)."""
+        """The common verdict; a session that cannot be had is no crash (evidence `session_lost`)."""
         result = super().finish(outcome)
         if result.error_class is ErrorClass.CRASHED and _SESSION_TAKEN in outcome.stderr_tail:
             evidence = {**result.evidence, "session_lost": True}
@@ -249,7 +265,7 @@ class ClaudeCodeAdapter(SubprocessAdapter):
             self.heard.evidence["rate_limit_type"] = _text(info.get("rateLimitType"))
 
     def _result(self, obj: dict[str, Any]) -> None:
-        """The end of a turn. Several may come; the last counts, and its `modelUsage` includes the earlier ones'."""
+        """The end of a turn. Of several the last counts; its `modelUsage` includes that of the earlier ones."""
         heard = self.heard
         heard.open_tools.clear()
         heard.usage = self._usage(obj)
@@ -273,7 +289,9 @@ class ClaudeCodeAdapter(SubprocessAdapter):
             self.heard.evidence["session_lost"] = True
             return Terminal(text, ErrorClass.PROTOCOL)
         status = _number(obj.get("api_error_status"))
-        error_class = _BY_SUBTYPE.get(subtype) or self._classify(status, _text(obj.get("terminal_reason")), text)
+        error_class = _BY_SUBTYPE.get(subtype) or self._classify(
+            status, _text(obj.get("terminal_reason")), text
+        )
         if error_class is ErrorClass.RATE_LIMITED and self._quota_resets_at is not None:
             wait = max(0.0, self._quota_resets_at - time.time()) if self._quota_resets_at else None
             return Terminal(text, ErrorClass.QUOTA, retry_after_s=wait)
@@ -323,7 +341,7 @@ _TELLING = ("file_path", "path", "pattern", "query", "url", "description", "skil
 
 def _message(prompt: str) -> bytes:
     """The prompt as the one message of the conversation; see the top of this file."""
-    blocks = [{"type": "text", "text": prompt}, {"type": "text", "text": _CLOSING}]
+    blocks = [{"type": "text", "text": prompt}, {"type": "text", "text": _BLANK}]
     message = {"type": "user", "message": {"role": "user", "content": blocks}}
     return (json.dumps(message, ensure_ascii=False) + "\n").encode("utf-8", "replace")
 

@@ -1,4 +1,4 @@
-"""An engine that is a command line printing JSON lines: everything but build, parse and finish (rules 4.5, 5)."""
+"""An engine that is a command line printing JSON lines: all but build, parse and finish (rules 4.5, 5)."""
 
 from __future__ import annotations
 
@@ -171,9 +171,13 @@ class SubprocessAdapter:
         if terminal is None:
             how = _how_it_ended(outcome)
             said = outcome.stderr_tail.strip()[-2000:]
-            return self.failed(ErrorClass.CRASHED, f"{self.name} {how} without reporting an end. {said}".strip(), outcome)
+            return self.failed(
+                ErrorClass.CRASHED, f"{self.name} {how} without reporting an end. {said}".strip(), outcome
+            )
         if terminal.error is not None:
-            return self.failed(terminal.error_class, terminal.error, outcome, retry_after_s=terminal.retry_after_s)
+            return self.failed(
+                terminal.error_class, terminal.error, outcome, retry_after_s=terminal.retry_after_s
+            )
         # A success counts whatever the exit status: the gates look at the work itself.
         report = self.heard.report or parse_fenced(self.heard.text)
         if report is None:
@@ -205,7 +209,9 @@ class SubprocessAdapter:
             text = f"{self.name} was stopped: it {what}"
             return self.failed(ErrorClass.STALLED, text, outcome, AgentResultStatus.TIMEOUT)
         if ended is EndedBy.SPAWN_FAILED:
-            return self.failed(ErrorClass.SPAWN_FAILED, f"{self.name} could not be started: {outcome.error}", outcome)
+            return self.failed(
+                ErrorClass.SPAWN_FAILED, f"{self.name} could not be started: {outcome.error}", outcome
+            )
         return None
 
     def failed(
@@ -296,7 +302,9 @@ class SubprocessAdapter:
             self._say(AgentEvent("progress", notice, metadata={"notice": True}))
         transcript = None
         if context.run_dir is not None:
-            transcript = TranscriptWriter(context.run_dir / TRANSCRIPT_NAME, self._redactor, round_no=context.round)
+            transcript = TranscriptWriter(
+                context.run_dir / TRANSCRIPT_NAME, self._redactor, round_no=context.round
+            )
         done = threading.Event()
 
         def log(stream: str, text: str, dropped: int = 0) -> None:

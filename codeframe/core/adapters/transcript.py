@@ -36,7 +36,9 @@ class TranscriptWriter:
     round, `line` the text, and `dropped` (bytes) where a line was too long to keep whole.
     """
 
-    def __init__(self, path: Path, redactor: Redactor, *, round_no: int = 0, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(
+        self, path: Path, redactor: Redactor, *, round_no: int = 0, max_bytes: int = MAX_BYTES
+    ) -> None:
         self._redactor = redactor
         self._round = round_no
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ VERDICT_SCHEMA: dict[str, Any] = {
         "status": {
             "type": "string",
             "enum": list(STATUSES),
-            "description": "completed: the work is done. blocked: a person must answer first. failed: gave up.",
+            "description": "completed: it is done. blocked: a person must answer first. failed: gave up.",
         },
         "summary": {"type": "string", "description": "What was done, in one to three sentences."},
         "question": {"type": "string", "description": "With blocked: the one question a person must answer."},
@@ -79,7 +79,7 @@ def instructions(structured: bool) -> str:
     asks for them as the last fenced block of the answer.
     """
     end = (
-        "End by giving the structured verdict you are asked for: status, summary, question, already_satisfied."
+        "End with the structured verdict you are asked for: status, summary, question, already_satisfied."
         if structured
         else _FENCED_END
     )
