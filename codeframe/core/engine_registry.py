@@ -64,7 +64,7 @@ class EngineRegistry:
 
     @classmethod
     def adapter_class(cls, name: str) -> Callable[..., Any]:
-        """The class behind a name, for its `capabilities` and hints. ValueError when no engine has that name."""
+        """The class behind a name, for its `capabilities` and hints. ValueError when there is none."""
         if name not in cls._registered:
             cls._load(name)
         if name in cls._registered:
@@ -130,9 +130,9 @@ class EngineRegistry:
 def resolve_engine(
     workspace: HasRoot, cli_engine: str | None, task_engine: str | None = None
 ) -> tuple[str, str]:
-    """Which engine runs, and why: (name, where that was said). Whether there is one of that name shows in `get`.
+    """Which engine runs, and why: (name, where that was said).
 
-    UsageError when the configuration cannot be read.
+    Whether there is one of that name shows in `get`. UsageError when the configuration cannot be read.
     """
     if cli_engine:
         return cli_engine, "--engine"
