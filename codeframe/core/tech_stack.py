@@ -11,7 +11,7 @@ from configparser import Error as ConfigError
 from pathlib import Path
 from typing import Any
 
-from codeframe.core.safe_read import read_text_inside
+from codeframe.core.safe_read import Unreadable, read_text_inside
 
 MAX_MANIFEST_BYTES = 1024 * 1024
 
@@ -22,6 +22,7 @@ def detect_tech_stack(root: Path) -> str:
     Reads manifest and lock files of `root` itself, runs nothing, and takes a broken or missing file for
     an empty one. Nothing a manifest says is repeated except version numbers.
     """
+    root = root.resolve()
     found = [describe(root) for describe in DETECTORS]
     return "\n".join(line for line in found if line)
 
@@ -158,7 +159,10 @@ def _has_any(root: Path, *names: str) -> bool:
 
 
 def _text(root: Path, name: str) -> str:
-    return read_text_inside(root, root / name, MAX_MANIFEST_BYTES) or ""
+    try:
+        return read_text_inside(root, root / name, MAX_MANIFEST_BYTES)
+    except Unreadable:
+        return ""
 
 
 def _names(value: object) -> set[str]:
