@@ -1,0 +1,228 @@
+"""Every git call of our own: runs nothing of the repository, inherits nothing (rule 9.1)."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import IO, BinaryIO, cast
+
+from codeframe.core.errors import CodeFrameError, RequirementsError, UsageError
+
+MINIMUM_VERSION = (2, 38)  # `git merge-tree --write-tree`
+
+# Configuration that beats whatever the repository says: programs it could name are off, output is plain.
+_CONFIG = (
+    "core.fsmonitor=false",
+    f"core.hooksPath={os.devnull}",
+    "core.quotePath=false",
+    "color.ui=false",
+    "commit.gpgSign=false",
+    "tag.gpgSign=false",
+    "log.showSignature=false",
+    "submodule.recurse=false",
+)
+_FIXED_ARGS = tuple(arg for setting in _CONFIG for arg in ("-c", setting))
+
+# Subcommands that would run a configured external diff or textconv program.
+_DIFFING = frozenset({"diff", "diff-files", "diff-index", "diff-tree", "format-patch", "log", "show"})
+
+
+class GitError(CodeFrameError):
+    """A git command failed. `stderr` is what it said, `git_exit` its exit status."""
+
+    def __init__(self, problem: str, hint: str = "", *, stderr: str = "", git_exit: int = -1) -> None:
+        super().__init__(problem, hint)
+        self.stderr = stderr
+        self.git_exit = git_exit
+
+
+@dataclass(frozen=True)
+class Completed:
+    """What a finished git process left: raw stdout, decoded stderr, exit status."""
+
+    stdout: bytes
+    stderr: str
+    exit_code: int
+
+
+@dataclass(frozen=True)
+class Repo:
+    """A git working tree. All paths are absolute and resolved; `git_dir` is a linked worktree's own,
+    `common_dir` is shared by all of them."""
+
+    toplevel: Path
+    git_dir: Path
+    common_dir: Path
+
+
+def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of a git process: ours without any GIT_*, no prompts, no locks, messages in English."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    env |= {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "GIT_EDITOR": "true", "LC_ALL": "C"}
+    return {**env, **(extra or {})}
+
+
+def command(*args: str) -> list[str]:
+    """The argument vector for `git <args>` with the hardening switched on."""
+    name, *rest = args
+    guards = ["--no-ext-diff", "--no-textconv"] if name in _DIFFING else []
+    return ["git", *_FIXED_ARGS, name, *guards, *rest]
+
+
+@dataclass(frozen=True)
+class Git:
+    """git in one directory (`tree`)."""
+
+    tree: Path
+
+    def run(
+        self,
+        *args: str,
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        check: bool = True,
+        pass_fds: Sequence[int] = (),
+    ) -> Completed:
+        """Run `git <args>` to its end. `env` is added to the cleaned environment.
+
+        Raises GitError when `check` and the exit status is not 0, and when git cannot be started.
+        """
+        try:
+            done = subprocess.run(
+                command(*args),
+                cwd=self.tree,
+                env=environment(env),
+                input=stdin,
+                capture_output=True,
+                pass_fds=pass_fds,
+                check=False,
+            )
+        except FileNotFoundError as error:
+            raise _not_started(self.tree) from error
+        stderr = done.stderr.decode("utf-8", "replace")
+        if check and done.returncode != 0:
+            raise _failed(args, stderr, done.returncode)
+        return Completed(done.stdout, stderr, done.returncode)
+
+    def text(
+        self,
+        *args: str,
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        check: bool = True,
+    ) -> str:
+        """stdout of `run` as text without the last newline; bytes that are not UTF-8 become surrogates."""
+        return os.fsdecode(self.run(*args, stdin=stdin, env=env, check=check).stdout).removesuffix("\n")
+
+    @contextmanager
+    def blobs(self) -> Iterator[BlobReader]:
+        """One `cat-file --batch` process to read many objects from, exact bytes, whatever their size."""
+        process = subprocess.Popen(
+            command("cat-file", "--batch"),
+            cwd=self.tree,
+            env=environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        with process:
+            yield BlobReader(cast(IO[bytes], process.stdin), cast(IO[bytes], process.stdout))
+
+
+@dataclass(frozen=True)
+class BlobReader:
+    """The two ends of a `cat-file --batch` process (see `Git.blobs`)."""
+
+    requests: IO[bytes]
+    answers: IO[bytes]
+
+    def copy(self, oid: str, to: BinaryIO) -> None:
+        """Write the object's bytes to `to`, a mebibyte at a time. Raises GitError when it is missing."""
+        self.requests.write(oid.encode() + b"\n")
+        self.requests.flush()
+        header = self.answers.readline().split()
+        if len(header) != 3:
+            raise GitError(f"The object {oid} is missing from the repository.", "Type: git fsck")
+        left = int(header[2])
+        while left:
+            chunk = self.answers.read(min(left, 1 << 20))
+            if not chunk:
+                raise GitError(f"git stopped while it read the object {oid}.", "Type: git fsck")
+            to.write(chunk)
+            left -= len(chunk)
+        self.answers.read(1)  # the newline after every object
+
+
+def discover(path: Path) -> Repo:
+    """The working tree that `path` (a directory) lies in, by one `git rev-parse`.
+
+    Raises UsageError when it lies in none, RequirementsError when git is missing or too old,
+    GitError when git refuses (say, a repository of another owner).
+    """
+    if not path.is_dir():
+        raise UsageError(f"{path} is not a directory.", "Type: cf -C DIR ... with a directory that exists")
+    args = (
+        "rev-parse",
+        "--path-format=absolute",
+        "--show-toplevel",
+        "--absolute-git-dir",
+        "--git-common-dir",
+    )
+    done = Git(path).run(*args, check=False)
+    lines = os.fsdecode(done.stdout).splitlines()
+    if done.exit_code == 0 and len(lines) == 3:
+        return Repo(*(Path(line).resolve() for line in lines))
+    require_version()
+    if "dubious ownership" in done.stderr:
+        raise _failed(args, done.stderr, done.exit_code)
+    if "must be run in a work tree" in done.stderr:
+        raise UsageError(
+            f"{path} has no git working tree (bare repository or .git folder).", "Type: git worktree list"
+        )
+    raise UsageError(f"{path} is not in a git repository.", "Type: cf init --git-init")
+
+
+@cache
+def version() -> tuple[int, int]:
+    """Major and minor version of the installed git. Raises RequirementsError when there is none."""
+    said = Git(Path("/")).text("version")
+    found = re.search(r"(\d+)\.(\d+)", said)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def require_version() -> None:
+    """Raise RequirementsError when git is missing or older than MINIMUM_VERSION."""
+    if version() < MINIMUM_VERSION:
+        wanted, found = (".".join(map(str, v)) for v in (MINIMUM_VERSION, version()))
+        raise RequirementsError(f"git {found} is too old.", f"Install git {wanted} or newer")
+
+
+def _not_started(tree: Path) -> CodeFrameError:
+    """Popen raises the same error for a missing program and for a missing working directory."""
+    if not tree.is_dir():
+        return UsageError(f"{tree} is not a directory.", "Type: cf -C DIR ... with a directory that exists")
+    wanted = ".".join(map(str, MINIMUM_VERSION))
+    return RequirementsError("git is not installed or not on PATH.", f"Install git {wanted} or newer")
+
+
+def _failed(args: Sequence[str], stderr: str, exit_code: int) -> GitError:
+    """One sentence from what git said; the first line that names the error, without its label."""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    telling = (
+        [line for line in lines if line.startswith(("fatal:", "error:"))] or lines or ["it said nothing"]
+    )
+    said = telling[0].removeprefix("fatal: ").removeprefix("error: ").rstrip(".")
+    hint = ""
+    if owner := re.search(r"dubious ownership in repository at '(.*)'", stderr):
+        said = f"{owner[1]} belongs to another user"
+        hint = f"Type: git config --global --add safe.directory {owner[1]}"
+    elif lock := re.search(r"Unable to create '(.*\.lock)': File exists", stderr):
+        said = "another git process is at work in this repository, or one crashed"
+        hint = f"Wait for it, or if none is running type: rm {lock[1]}"
+    return GitError(f"git {args[0]} failed: {said}.", hint, stderr=stderr, git_exit=exit_code)
