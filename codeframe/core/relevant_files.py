@@ -6,12 +6,11 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from codeframe.core.git import Git
-from codeframe.core.redaction import contains_secret
 from codeframe.core.safe_read import Refusal, Unreadable, read_text_inside
 from codeframe.core.secret_files import looks_secret
 
@@ -69,6 +68,7 @@ def rank_files(
     title: str,
     description: str,
     *,
+    holds_secret: Callable[[str], bool],
     exclude: Collection[str] = (),
     limit: int = 20,
 ) -> Ranking:
@@ -79,9 +79,8 @@ def rank_files(
     common ones (BM25). The tests of a source file come right behind it. Symlinks are left out, secret
     files are not read.
     """
-    return _Ranker(repository, root, title, description).rank(
-        [path for path in list_files(root) if path not in exclude], limit
-    )
+    paths = [path for path in list_files(root) if path not in exclude]
+    return _Ranker(repository, root, title, description).rank(paths, limit, holds_secret)
 
 
 def list_files(root: Path) -> list[str]:
@@ -115,7 +114,7 @@ class _Ranker:
         self.named = {token for token in tokens if re.search(r"[./]|^[A-Z]", token)}
         self.named_files = {token.rpartition("/")[2] for token in self.named}
 
-    def rank(self, paths: Sequence[str], limit: int) -> Ranking:
+    def rank(self, paths: Sequence[str], limit: int, holds_secret: Callable[[str], bool]) -> Ranking:
         by_name = self._by_name(paths)
         ordered = sorted(paths, key=lambda path: (-by_name[path], path))
         secret = [path for path in ordered if looks_secret(path)]
@@ -128,7 +127,7 @@ class _Ranker:
                 text = self._read(path)
             except Unreadable:
                 continue
-            if text is not None and contains_secret(text):
+            if text is not None and holds_secret(text):
                 secret.append(path)
             else:
                 files.append(RelevantFile(path, text))
