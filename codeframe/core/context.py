@@ -22,7 +22,6 @@ from codeframe.core.workspace import Workspace
 PREFERENCE_FILES = ("AGENTS.md", "CLAUDE.md", "CODEFRAME.md")
 SECRET = "looks like a secret or holds one"
 MAX_PREFERENCES_BYTES = 256 * 1024
-MAX_BLOCKERS = 20
 MAX_DEPENDENCIES = 20
 MAX_DIFF_LINES = 20_000  # a longer diff fits no budget: it is not even made
 
@@ -89,7 +88,8 @@ def collect(
     return TaskContext(
         task=task,
         prd=replace(prd, title=clean(prd.title), content=clean(prd.content)) if prd else None,
-        tech_stack=load_environment_config(workspace.root).tech_stack or detect_tech_stack(workspace.root),
+        tech_stack=clean(load_environment_config(workspace.root).tech_stack or "")
+        or detect_tech_stack(workspace.root),
         preferences=preferences,
         preferences_left_out=left_out,
         files=rank_files(
@@ -102,7 +102,7 @@ def collect(
         ),
         blockers=tuple(
             replace(b, question=clean(b.question), answer=b.answer and clean(b.answer))
-            for b in store.blockers.history(task_id)[-MAX_BLOCKERS:]
+            for b in store.blockers.history(task_id)
         ),
         dependencies=tuple(
             _dependency(workspace, id_, redactor, snapshots) for id_ in task.depends_on[:MAX_DEPENDENCIES]
@@ -124,7 +124,9 @@ def _preferences(
     found: dict[Path, ProjectFile] = {}
     left_out = []
     toplevel = workspace.repo.toplevel
-    for path in [folder / n for folder in dict.fromkeys((toplevel, workspace.root)) for n in PREFERENCE_FILES]:
+    for path in [
+        folder / n for folder in dict.fromkeys((toplevel, workspace.root)) for n in PREFERENCE_FILES
+    ]:
         name = os.path.relpath(path, workspace.root)
         real = Path(os.path.realpath(path))
         if looks_secret(os.path.relpath(real, toplevel)):
@@ -181,7 +183,9 @@ def _without_secret_files(diff: str, redactor: Redactor) -> tuple[str, tuple[Lef
     kept, left_out = [], []
     for part in re.split(r"^(?=diff --git )", diff, flags=re.MULTILINE):
         header = part.partition("\n@@")[0]
-        paths = re.findall(r'^(?:--- "?a/|\+\+\+ "?b/|rename (?:from|to) "?)(.*?)"?\t?$', header, re.MULTILINE)
+        paths = re.findall(
+            r'^(?:--- "?a|\+\+\+ "?b)/(.*?)"?\t?$', header, re.MULTILINE
+        )
         # An empty or binary file has no such lines, but the same name twice in the first one.
         paths = paths or re.findall(r'\Adiff --git "?a/(.*)"? "?b/\1"?$', header, re.MULTILINE)
         if any(map(looks_secret, paths)) or redactor.contains_secret(part):

@@ -9,6 +9,7 @@ from enum import Enum
 
 BYTES_PER_TOKEN = 4
 SHORTEST_CUT = 200  # bytes; less of a text than this says nothing, so the text is left out
+BETWEEN = "\n\n"
 CUT_HERE = "\n[... cut here ...]\n"
 
 
@@ -95,6 +96,14 @@ def cut_line(label: str, left_out: int, size: int, where: str) -> str:
     return f"Cut: {label}, {how_much} {size:,} bytes left out; the whole: {where}."
 
 
+def keep_ends(text: str, max_bytes: int) -> str:
+    """`text` in at most `max_bytes` bytes: its head and its tail, and between them a line that says so."""
+    if _size(text) <= max_bytes:
+        return text
+    half = max(0, max_bytes - _size(CUT_HERE)) // 2
+    return _head(text, half) + CUT_HERE + _tail(text, half)
+
+
 def allot(needs: Sequence[int], shares: Sequence[int], total: int) -> list[int]:
     """Divide `total` fairly by weight: whoever needs less than their share leaves the rest to the others.
 
@@ -121,7 +130,7 @@ def render_sections(sections: Sequence[Section], budget_tokens: int) -> list[Ren
     ours, short, and not counted.
     """
     sections = [replace(section, blocks=[b for b in section.blocks if b.text]) for section in sections]
-    needs = [sum(_size(_show(block, block.text)) for block in section.blocks) for section in sections]
+    needs = [sum(_cost(block, block.text) for block in section.blocks) for section in sections]
     budgets = allot(needs, [section.share for section in sections], budget_tokens * BYTES_PER_TOKEN)
     return [_render(section, budget) for section, budget in zip(sections, budgets, strict=True)]
 
@@ -139,12 +148,12 @@ def _render(section: Section, budget: int) -> Rendered:
         else:
             whole.append(block)
     parts.append("\n".join([*section.notes, *cuts]))
-    return Rendered("\n\n".join(part for part in parts if part), tuple(whole))
+    return Rendered(BETWEEN.join(part for part in parts if part), tuple(whole))
 
 
 def _rooms(blocks: Sequence[Block], budget: int) -> list[int]:
     """How many bytes each block of a section gets: a fair part, or in order where it is all or nothing."""
-    needs = [_size(_show(block, block.text)) for block in blocks]
+    needs = [_cost(block, block.text) for block in blocks]
     if all(block.keep is not Keep.WHOLE for block in blocks):
         return allot(needs, [1] * len(needs), budget)
     rooms = []
@@ -156,25 +165,25 @@ def _rooms(blocks: Sequence[Block], budget: int) -> list[int]:
 
 def _fit(block: Block, room: int) -> tuple[str, int]:
     """What of the block fits `room` bytes with its label and fence, and how many bytes of its text do not."""
-    size, shown = _size(block.text), _size(_show(block, block.text))
+    size, shown = _size(block.text), _cost(block, block.text)
     if shown <= room:
         return block.text, 0
-    if block.brief and _size(_show(block, block.brief)) <= room:
+    if block.brief and _cost(block, block.brief) <= room:
         return block.brief, size
     # The fence of the whole is at least as long as that of a part; a part may need one line end more.
     room -= shown - size + 1
     if block.keep is Keep.WHOLE or room < SHORTEST_CUT:
         return "", size
-    if block.keep is Keep.HEAD:
-        head = _head(block.text, room)
-        return head, size - _size(head)
-    half = (room - _size(CUT_HERE)) // 2
-    head, tail = _head(block.text, half), block.text.encode()[-half:].decode(errors="ignore")
-    return head + CUT_HERE + tail, size - _size(head) - _size(tail)
+    text = _head(block.text, room) if block.keep is Keep.HEAD else keep_ends(block.text, room)
+    return text, size - _size(text.replace(CUT_HERE, "", 1))
 
 
 def _show(block: Block, text: str) -> str:
-    return f"{block.label}:\n\n{fence(text, block.info)}\n\n"
+    return f"{block.label}:\n\n{fence(text, block.info)}"
+
+
+def _cost(block: Block, text: str) -> int:
+    return _size(_show(block, text)) + len(BETWEEN)
 
 
 def _head(text: str, room: int) -> str:
@@ -182,6 +191,10 @@ def _head(text: str, room: int) -> str:
     head = text.encode()[:room].decode(errors="ignore")
     line_end = head.rfind("\n") + 1
     return head[:line_end] if line_end > len(head) // 2 else head
+
+
+def _tail(text: str, room: int) -> str:
+    return text.encode()[-room:].decode(errors="ignore") if room else ""
 
 
 def _size(text: str) -> int:

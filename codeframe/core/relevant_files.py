@@ -16,8 +16,8 @@ from codeframe.core.secret_files import looks_secret
 
 MAX_FILE_BYTES = 256 * 1024
 # What bounds the time on a big repository: names are looked at for all files, contents for these many.
-MAX_FILES_READ = 3000
-MAX_BYTES_READ = 32 * 1024 * 1024
+MAX_FILES_READ = 2000
+MAX_BYTES_READ = 16 * 1024 * 1024
 MAX_KEYWORDS = 40
 FINALISTS = 100  # files whose words and definitions are looked at one by one
 
