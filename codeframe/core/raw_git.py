@@ -1,0 +1,122 @@
+"""git on a working tree with every conversion off: what it stores is what is on disk, byte for byte.
+
+It works through a git folder of our own that shares only the repository's objects. There,
+`info/attributes` beats whatever .gitattributes in the tree say, and no filter, hook or setting of
+the repository exists, so nothing of it can run either.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from codeframe.core.git import Completed, Git, Repo
+
+GITLINK = "160000"
+
+# Unset is not enough for `working-tree-encoding`: git refuses false there, so it is made unspecified.
+_ATTRIBUTES = "* -text -ident -filter !eol !crlf !working-tree-encoding\n"
+
+# Beats the person's own git configuration where it would change what is stored or how change is seen.
+_CONFIG = {
+    "core.autocrlf": "false",
+    "core.safecrlf": "false",
+    "core.fileMode": "true",
+    "core.symlinks": "true",
+    "core.ignoreStat": "false",
+    "core.trustctime": "true",
+    "core.checkStat": "default",
+    "core.splitIndex": "false",
+    "core.untrackedCache": "false",
+    "core.sparseCheckout": "false",
+    "core.protectNTFS": "false",
+    "core.protectHFS": "false",
+}
+
+
+class Entry(NamedTuple):
+    """What git holds at a path: octal mode ("100644", "100755", "120000", GITLINK) and object id."""
+
+    mode: str
+    oid: str
+
+    def removal(self) -> Entry:
+        """What tells `update-index --index-info` to remove this entry."""
+        return Entry("0", "0" * len(self.oid))
+
+
+@dataclass(frozen=True)
+class RawGit:
+    """git through the folder `folder`, on the working tree `tree`, the index `index` and the objects of
+    the repository in `objects`. `lock_fd` is inherited by every process: see `SnapshotIndex.locked`."""
+
+    folder: Path
+    tree: Path
+    objects: Path
+    index: Path
+    lock_fd: int
+    excludes_file: str | None = None
+
+    def prepare(self, repo: Repo) -> None:
+        """Make the folder for `repo`, once. It honours the repository's info/exclude."""
+        attributes = self.folder / "info" / "attributes"
+        if attributes.exists():
+            return
+        git = Git(repo.toplevel)
+        kind = git.text("rev-parse", "--show-object-format")
+        git.run("init", "-q", "--bare", "--template=", f"--object-format={kind}", str(self.folder))
+        attributes.parent.mkdir(exist_ok=True)
+        exclude = attributes.with_name("exclude")
+        exclude.unlink(missing_ok=True)
+        exclude.symlink_to(repo.common_dir / "info" / "exclude")
+        # Last and in one step: its presence says that the folder is whole.
+        temporary = attributes.with_name("attributes.new")
+        temporary.write_text(_ATTRIBUTES)
+        temporary.replace(attributes)
+
+    def on(self, *, index: Path, tree: Path | None = None, objects: Path | None = None) -> RawGit:
+        """The same with another index, or in another tree."""
+        return replace(self, index=index, tree=tree or self.tree, objects=objects or self.objects)
+
+    def run(self, *args: str, stdin: bytes = b"", check: bool = True) -> Completed:
+        """Run `git <args>`. Raises GitError when `check` and the exit status is not 0."""
+        config = {**_CONFIG, **({"core.excludesFile": self.excludes_file} if self.excludes_file else {})}
+        env = {
+            "GIT_DIR": str(self.folder),
+            "GIT_WORK_TREE": str(self.tree),
+            "GIT_OBJECT_DIRECTORY": str(self.objects),
+            "GIT_INDEX_FILE": str(self.index),
+            "GIT_CONFIG_COUNT": str(len(config)),
+        }
+        for number, (key, value) in enumerate(config.items()):
+            env |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+        return Git(self.tree).run(*args, stdin=stdin, env=env, check=check, pass_fds=(self.lock_fd,))
+
+    def put(self, entries: Mapping[str, Entry]) -> None:
+        """Put entries in the index as they are, without stat data; see `Entry.removal`."""
+        if entries:
+            self.run("update-index", "-z", "--index-info", stdin=index_info(entries))
+
+
+def index_info(entries: Mapping[str, Entry]) -> bytes:
+    """Input of `update-index -z --index-info`. Removals first, so that a file can take a folder's place."""
+    ordered = sorted(entries.items(), key=lambda item: item[1].mode != "0")
+    return b"".join(f"{entry.mode} {entry.oid}\t".encode() + nul([path]) for path, entry in ordered)
+
+
+def nul(paths: Iterable[str]) -> bytes:
+    """Paths as NUL-terminated bytes."""
+    return b"".join(os.fsencode(path) + b"\0" for path in paths)
+
+
+def records(output: bytes) -> list[str]:
+    """NUL-terminated fields as text; bytes that are not UTF-8 become surrogates."""
+    return os.fsdecode(output).split("\0")[:-1]
+
+
+def rows(output: bytes, width: int) -> Iterator[tuple[str, ...]]:
+    """NUL-terminated fields, `width` at a time."""
+    return zip(*[iter(records(output))] * width, strict=True)

@@ -1,0 +1,164 @@
+"""The private index of one working tree, kept between snapshots so that only changed files are read again."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from codeframe.core.git import Completed, Git, GitError, Repo
+from codeframe.core.raw_git import Entry, RawGit, nul, records, rows
+from codeframe.core.snapshot_scan import Scan, UserIndex
+
+# With any of these attributes a file may differ from its blob although git calls it clean.
+_CONVERTING = ("text", "eol", "crlf", "ident", "filter", "working-tree-encoding")
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A path a snapshot does not hold, and why (a phrase for people)."""
+
+    path: str
+    reason: str
+
+
+class SnapshotIndex:
+    """Turns what is on disk in `repo` into a git tree. Its files are in `cache_dir`, one per working tree.
+
+    Call everything inside `locked()`.
+    """
+
+    def __init__(self, repo: Repo, cache_dir: Path, large_file_bytes: int) -> None:
+        self._repo = repo
+        self._git = Git(repo.toplevel)
+        self._cache = cache_dir
+        self._limit = large_file_bytes
+        self._kept = cache_dir / "index"
+        self._copy = cache_dir / "index.user"  # the person's index as it was when the snapshot began
+        self._lock_fd = -1
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the tree's snapshot lock. git children inherit it: it outlives a killed parent as they do."""
+        self._cache.mkdir(parents=True, exist_ok=True)
+        fd = os.open(self._cache / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            self._lock_fd = fd
+            for left_by_a_killed_git in self._cache.glob("index*.lock"):
+                left_by_a_killed_git.unlink()
+            yield
+        finally:
+            os.close(fd)
+
+    def read_user_index(self) -> UserIndex:
+        """Copy the person's index and list the copy, so that all that follows sees one state of it."""
+        _copy_index(self._repo.git_dir / "index", self._copy)
+        if any(self._repo.git_dir.glob("sharedindex.*")):
+            self._on_copy("update-index", "--no-split-index")  # only here is the other half found
+        entries: dict[str, Entry] = {}
+        skipped, assumed, conflicts = set(), set(), set()
+        for record in records(self._on_copy("ls-files", "-z", "-s", "-v").stdout):
+            meta, path = record.split("\t", 1)
+            tag, mode, oid, stage = meta.split(" ")
+            entries[path] = Entry(mode, oid)
+            if stage != "0":
+                conflicts.add(path)
+            if tag in "Ss":
+                skipped.add(path)
+            if tag.islower():
+                assumed.add(path)
+        return UserIndex(entries, frozenset(skipped), frozenset(assumed), frozenset(conflicts))
+
+    def staged_tree(self) -> str:
+        """The tree id of what is staged, as `read_user_index` found it."""
+        return self._on_copy("write-tree").stdout.decode().strip()
+
+    def working_tree(self, user: UserIndex, fresh: bool) -> tuple[str, tuple[LeftOut, ...]]:
+        """Store what is on disk; return the tree's id and what was left out.
+
+        An untracked file once stored stays covered when it becomes ignored or leaves the person's
+        index (else an engine that edits .gitignore would seem to delete it); `fresh` ends that.
+        """
+        self._raw.prepare(self._repo)
+        try:
+            if not self._kept.exists():
+                self._seed(user)
+            return self._store(user, fresh)
+        except GitError:
+            # A file changed while it was read, or objects only the kept index knew were collected.
+            self._kept.unlink(missing_ok=True)
+            self._seed(user)
+            return self._store(user, fresh)
+
+    def _on_copy(self, *args: str) -> Completed:
+        return self._git.run(*args, env={"GIT_INDEX_FILE": str(self._copy)}, pass_fds=(self._lock_fd,))
+
+    @property
+    def _raw(self) -> RawGit:
+        return RawGit(
+            folder=self._cache / "git",
+            tree=self._repo.toplevel,
+            objects=self._repo.common_dir / "objects",
+            index=self._kept,
+            lock_fd=self._lock_fd,
+            excludes_file=self._user_config.get("core.excludesfile"),
+        )
+
+    @cached_property
+    def _user_config(self) -> dict[str, str]:
+        """The two settings of the person that matter here: core.autocrlf and core.excludesfile."""
+        pattern = r"^core\.(autocrlf|excludesfile)$"
+        said = self._git.run("config", "-z", "--type=path", "--get-regexp", pattern, check=False)
+        pairs = (record.partition("\n") for record in records(said.stdout))
+        return {key: value if given else "true" for key, given, value in pairs}
+
+    def _seed(self, user: UserIndex) -> None:
+        """Start from the person's index for its stat data, except where that cannot be believed."""
+        fresh = self._kept.with_name("index.new")
+        _copy_index(self._copy, fresh)
+        if fresh.exists():
+            doubtful = user.skipped | user.assumed | self._converted(user)
+            self._raw.on(index=fresh).put({path: user.entries[path] for path in doubtful})
+            fresh.replace(self._kept)
+
+    def _converted(self, user: UserIndex) -> frozenset[str]:
+        """Tracked paths whose bytes on disk may differ from their blob."""
+        if self._user_config.get("core.autocrlf", "false").lower() not in ("false", "no", "off", "0"):
+            return frozenset(user.entries)
+        said = self._git.run("check-attr", "-z", "--stdin", *_CONVERTING, stdin=nul(user.entries)).stdout
+        return frozenset(path for path, _, value in rows(said, 3) if value not in ("unspecified", "unset"))
+
+    def _store(self, user: UserIndex, fresh: bool) -> tuple[str, tuple[LeftOut, ...]]:
+        scan = Scan(self._raw, user, self._limit)
+        scan.plan(fresh)
+        self._raw.put(scan.entries)
+        if scan.files:
+            reading = ("update-index", "-z", "--add", "--remove", "--replace", "--stdin")
+            self._raw.run(*reading, stdin=nul(scan.files))
+        # A partial clone lacks the blobs of what a sparse checkout leaves out.
+        missing = ("--missing-ok",) if user.skipped else ()
+        tree = self._raw.run("write-tree", *missing).stdout.decode().strip()
+        return tree, tuple(LeftOut(path, why) for path, why in sorted(scan.left_out.items()))
+
+
+def _copy_index(source: Path, target: Path) -> None:
+    """Copy an index with its modification time, without which git would miss edits of the same second.
+
+    Content and time come from one open file: git replaces an index by renaming another over it.
+    """
+    try:
+        with source.open("rb") as reading:
+            temporary = target.with_name(target.name + ".tmp")
+            with temporary.open("wb") as writing:
+                shutil.copyfileobj(reading, writing)
+            made = os.fstat(reading.fileno())
+            os.utime(temporary, ns=(made.st_atime_ns, made.st_mtime_ns))
+            temporary.replace(target)
+    except FileNotFoundError:
+        target.unlink(missing_ok=True)

@@ -1,0 +1,217 @@
+"""One look at a working tree: what differs from the kept index, and what becomes of each path."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from codeframe.core.git import Git
+from codeframe.core.raw_git import GITLINK, Entry, RawGit, nul, records, rows
+from codeframe.core.secret_files import looks_secret
+
+
+@dataclass(frozen=True)
+class UserIndex:
+    """The person's index: its entries, and which are skip-worktree, assume-unchanged or in conflict."""
+
+    entries: Mapping[str, Entry]
+    skipped: frozenset[str]
+    assumed: frozenset[str]
+    conflicts: frozenset[str]
+
+    def tracks_link(self, path: str) -> bool:
+        """Whether `path` is a submodule of the person's."""
+        entry = self.entries.get(path)
+        return entry is not None and entry.mode == GITLINK
+
+
+def in_real_folders(top: Path, path: str) -> bool:
+    """Whether every folder above `path` is one: not missing, not a symlink that leads elsewhere."""
+    folder = top
+    for part in path.split("/")[:-1]:
+        folder = folder / part
+        try:
+            if not stat.S_ISDIR(folder.lstat().st_mode):
+                return False
+        except OSError:
+            return False
+    return True
+
+
+class Scan:
+    """After `plan()`: `entries` go into the index as they are, `files` are to be read from disk, and
+    `left_out` maps what will not be stored to the reason."""
+
+    def __init__(self, raw: RawGit, user: UserIndex, large_file_bytes: int) -> None:
+        self.entries: dict[str, Entry] = {}
+        self.files: list[str] = []
+        self.left_out: dict[str, str] = {}
+        self._raw = raw
+        self._user = user
+        self._limit = large_file_bytes
+        self._mine: dict[str, Entry] = {}
+        self._untracked: list[str] = []
+        self._list()
+
+    def _list(self) -> None:
+        listing = self._raw.run("ls-files", "-z", "-t", "-c", "-s", "-o", "--exclude-standard")
+        self._mine, self._untracked = {}, []
+        for record in records(listing.stdout):
+            if record.startswith("? "):
+                self._untracked.append(record[2:])
+            else:
+                meta, path = record.split("\t", 1)
+                _, mode, oid, _ = meta.split(" ")
+                self._mine[path] = Entry(mode, oid)
+        for folder in re.findall(r"could not open directory '(.*?)/?': ", listing.stderr):
+            self.left_out[folder] = "cannot be read"
+
+    def plan(self, fresh: bool) -> None:
+        """Decide about every path. `fresh`: what only earlier snapshots held is not covered for that."""
+        self._drop_vanished_links()
+        if fresh:
+            self._drop_uncovered()
+        changed = self._raw.run("diff-files", "-z", "--ignore-submodules=dirty").stdout
+        for meta, path in rows(changed, 2):
+            if path in self.entries or self._mine[path].mode == GITLINK:
+                continue
+            if not meta.endswith(" D"):
+                self._consider(path)
+            elif path not in self._user.skipped:
+                self._drop(path)
+        links = {path for path, entry in self._mine.items() if entry.mode == GITLINK}
+        links.update(path for path in self._user.entries if self._user.tracks_link(path))
+        for path in self._untracked:
+            if path.endswith("/"):
+                links.add(path[:-1])
+            else:
+                self._consider(path)
+        for path in links:
+            self._consider_link(path)
+        self._keep_sparse()
+        for path in self._user.entries.keys() - {*self._mine, *self._untracked, *links, *self.entries}:
+            if in_real_folders(self._raw.tree, path):  # tracked although ignored
+                self._consider(path)
+
+    def _drop(self, path: str) -> None:
+        if path in self._mine:
+            self.entries[path] = self._mine[path].removal()
+
+    def _drop_vanished_links(self) -> None:
+        """Remove nested repositories that are none any more, and list again what they hid."""
+        gone = {
+            path: entry.removal()
+            for path, entry in self._mine.items()
+            if entry.mode == GITLINK and not self._user.tracks_link(path) and not self._has_repository(path)
+        }
+        if gone:
+            self._raw.put(gone)
+            self._list()
+
+    def _drop_uncovered(self) -> None:
+        """Take out what earlier snapshots held and the rules for untracked files do not cover."""
+        extra = [path for path in self._mine if path not in self._user.entries]
+        if not extra:
+            return
+        said = self._raw.run("check-ignore", "-z", "--stdin", "--no-index", stdin=nul(extra), check=False)
+        ignored = set(records(said.stdout))
+        for path in extra:
+            if path in ignored:
+                self._drop(path)
+            elif why := self._unwanted(path):
+                self._drop(path)
+                self.left_out[path] = why
+
+    def _consider(self, path: str) -> None:
+        """A path that is new or whose stat data changed: read it, or say why not."""
+        why = self._unreadable(path)
+        if not why and path not in self._user.entries:
+            why = self._unwanted(path)
+        if why:
+            self.left_out[path] = why
+            self._drop(path)
+        else:
+            self.files.append(path)
+
+    def _unreadable(self, path: str) -> str:
+        """Why git could not store this, tracked or not. Opens nothing: a FIFO would never return."""
+        place = self._raw.tree / path
+        try:
+            mode = place.lstat().st_mode
+        except OSError:
+            return ""  # gone since the listing; `--remove` copes
+        if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
+            return "not a regular file"
+        if ".git" in path.lower().split("/"):
+            return "git cannot store this name"
+        return "" if stat.S_ISLNK(mode) or os.access(place, os.R_OK) else "cannot be read"
+
+    def _unwanted(self, path: str) -> str:
+        """Why an untracked file is listed only."""
+        if looks_secret(path):
+            return "looks like a secret"
+        try:
+            found = (self._raw.tree / path).lstat()
+        except OSError:
+            return ""
+        large = stat.S_ISREG(found.st_mode) and found.st_size > self._limit
+        return f"larger than {self._limit / 1_000_000:g} MB" if large else ""
+
+    def _keep_sparse(self) -> None:
+        """What a sparse checkout keeps off the disk is as the person's index says."""
+        for path in self._user.skipped:
+            entry = self._user.entries[path]
+            if self._mine.get(path) != entry and not os.path.lexists(self._raw.tree / path):
+                self.entries[path] = entry
+
+    # Nested repositories and submodules
+
+    def _has_repository(self, path: str) -> bool:
+        place = f"{path}/.git"
+        return in_real_folders(self._raw.tree, place) and os.path.lexists(self._raw.tree / place)
+
+    def _consider_link(self, path: str) -> None:
+        """Record a nested repository by its HEAD; one not checked out as the person's index has it."""
+        wanted: Entry | None = None
+        if self._has_repository(path):
+            wanted = self._nested_head(path)
+        elif self._user.tracks_link(path) and (
+            path in self._user.skipped or (self._raw.tree / path).is_dir()
+        ):
+            wanted = self._user.entries[path]
+        if wanted is None:
+            self._drop(path)
+        elif wanted != self._mine.get(path):
+            self.entries[path] = wanted
+
+    def _nested_head(self, path: str) -> Entry | None:
+        """The nested HEAD; notes what it does not cover. Runs git there only in ways that execute nothing."""
+        place = self._raw.tree / path
+        question = ("--path-format=absolute", "--absolute-git-dir", "--git-common-dir", "--revs-only", "HEAD")
+        ceiling = {"GIT_CEILING_DIRECTORIES": str(place.parent)}
+        asked = Git(place).run("rev-parse", *question, env=ceiling, check=False)
+        lines = os.fsdecode(asked.stdout).splitlines()
+        if asked.exit_code != 0 or len(lines) != 3:
+            self.left_out[path] = "nested repository without a commit"
+            return None
+        git_dir, common_dir, head = lines
+        if self._nested_changes(place, Path(git_dir), Path(common_dir), head):
+            self.left_out[path] = "nested repository with changes of its own"
+        return Entry(GITLINK, head)
+
+    def _nested_changes(self, place: Path, git_dir: Path, common_dir: Path, head: str) -> bool:
+        """`git status` without the nested repository's configuration, whose filters could be anything."""
+        nested = self._raw.on(index=git_dir / "index", tree=place, objects=common_dir / "objects")
+        for args in (
+            ("diff-files", "--quiet", "--ignore-submodules=dirty"),
+            ("diff-index", "--quiet", "--cached", head),
+            ("ls-files", "-o", "--exclude-standard", "--directory", "--no-empty-directory"),
+        ):
+            done = nested.run(*args, check=False)
+            if done.exit_code != 0 or done.stdout:
+                return True
+        return False

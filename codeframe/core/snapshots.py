@@ -1,0 +1,236 @@
+"""Snapshots: a whole working tree, staged and not, kept as a commit that no branch shows (rule 4.1).
+
+A snapshot is shaped as a stash: its tree is what is on disk, its parents are HEAD and a commit of
+what is staged. Taking one changes neither the tree, nor the index, nor HEAD, nor the stash list.
+Not covered: ignored files, and what `Snapshot.left_out` names.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from codeframe.core.errors import CodeFrameError
+from codeframe.core.git import Git, Repo
+from codeframe.core.raw_git import Entry, rows
+from codeframe.core.snapshot_index import LeftOut, SnapshotIndex
+
+__all__ = ["LARGE_FILE_BYTES", "FileChange", "LeftOut", "Snapshot", "Snapshots"]
+
+LARGE_FILE_BYTES = 50_000_000  # untracked files above it are listed, not stored
+
+# Of the repository's own identity nothing is needed, so that one without user.name works.
+_IDENTITY = {
+    f"GIT_{who}_{what}": value
+    for who in ("AUTHOR", "COMMITTER")
+    for what, value in (("NAME", "codeframe"), ("EMAIL", "codeframe@localhost"))
+}
+
+# What a git folder holds while an operation waits for the person -> its name, what ends it.
+_BUSY = {
+    "MERGE_HEAD": ("merge", "git merge --abort"),
+    "rebase-merge": ("rebase", "git rebase --abort"),
+    "rebase-apply": ("rebase", "git rebase --abort"),
+    "CHERRY_PICK_HEAD": ("cherry-pick", "git cherry-pick --abort"),
+    "REVERT_HEAD": ("revert", "git revert --abort"),
+    "sequencer": ("cherry-pick or revert", "git cherry-pick --abort"),
+    "BISECT_LOG": ("bisect", "git bisect reset"),
+}
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A kept snapshot. Ids are full hex object ids; `branch` is a full ref name, None when HEAD is
+    detached; `head` is None before the first commit; `index_tree` is the tree of what was staged."""
+
+    commit: str
+    tree: str
+    ref: str
+    head: str | None
+    branch: str | None
+    index_tree: str
+    left_out: tuple[LeftOut, ...]
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """A path relative to the repository's top that differs between two snapshots.
+
+    `kind` is "modified" (mode changes too), "created" or "deleted". `before` and `after` are what
+    the snapshots hold, None for nothing; a path that one of them left out counts as modified.
+    """
+
+    path: str
+    kind: str
+    before: Entry | None = field(default=None, compare=False)
+    after: Entry | None = field(default=None, compare=False)
+
+
+class Snapshots:
+    """The snapshots of one working tree. `cache_dir` keeps its private index: one folder per working tree."""
+
+    def __init__(
+        self, repo: Repo, workspace_id: str, cache_dir: Path, large_file_bytes: int = LARGE_FILE_BYTES
+    ) -> None:
+        self.repo = repo
+        self.git = Git(repo.toplevel)
+        self._prefix = f"refs/codeframe/{workspace_id}"
+        self._index = SnapshotIndex(repo, cache_dir, large_file_bytes)
+
+    def take(self, task_id: str, label: str) -> Snapshot:
+        """Keep the tree as it is now under `refs/codeframe/<workspace>/<task>/<n>`.
+
+        `label` is "base", "start", "end", "crash" or "undo"; with "base", coverage starts anew (see
+        `SnapshotIndex.working_tree`). Raises CodeFrameError during a merge, rebase, cherry-pick,
+        revert or bisect and while the index has conflicts.
+        """
+        with self._index.locked():
+            self._refuse_when_busy()
+            user = self._index.read_user_index()
+            if user.conflicts:
+                raise CodeFrameError(
+                    f"{min(user.conflicts)} has unresolved conflicts.", "Resolve it and type: git add PATH"
+                )
+            head, branch, number = self._position(task_id)
+            tree, left_out = self._index.working_tree(user, fresh=label == "base")
+            index_tree = self._index.staged_tree()
+            facts: dict[str, Any] = {
+                "ref": f"{self._prefix}/{task_id}/{number}",
+                "head": head,
+                "branch": branch,
+                "index_tree": index_tree,
+                "left_out": [(each.path, each.reason) for each in left_out],
+                "label": label,
+            }
+            on = (branch or "no branch").removeprefix("refs/heads/")
+            parents = [head] if head else []
+            staged = self._commit(index_tree, parents, f"index on {on}")
+            message = f"On {on}: codeframe {label} of {task_id}\n\n{json.dumps(facts)}"
+            commit = self._commit(tree, [*parents, staged], message)
+            # The empty old value: the ref must be new.
+            self.git.run("-c", "core.logAllRefUpdates=false", "update-ref", facts["ref"], commit, "")
+            return _snapshot(commit, tree, facts)
+
+    def load(self, commit: str) -> Snapshot:
+        """The snapshot kept as `commit` (full id). Raises CodeFrameError when it is none or is gone."""
+        return self._load([commit])[0]
+
+    def of_task(self, task_id: str) -> list[Snapshot]:
+        """All snapshots of a task, oldest first."""
+        refs = self._refs(task_id)
+        return self._load([refs[ref] for ref in sorted(refs, key=_number)])
+
+    def changes(self, start: str, end: str) -> list[FileChange]:
+        """What differs between two snapshots (commit ids), by path. A rename is a deletion and a creation."""
+        first, last = self._load([start, end])
+        hidden_first, hidden_last = ({each.path for each in snap.left_out} for snap in (first, last))
+        found = []
+        for path, before, after in self.compare(start, end):
+            kind = "modified"
+            if before is None and path not in hidden_first:
+                kind = "created"
+            elif after is None and path not in hidden_last:
+                kind = "deleted"
+            found.append(FileChange(path, kind, before, after))
+        return found
+
+    def compare(self, start: str, end: str) -> list[tuple[str, Entry | None, Entry | None]]:
+        """(path, before, after) wherever two trees or commits differ, exactly as git holds them."""
+        said = self.git.run(
+            "diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", start, end
+        ).stdout
+        found = []
+        for meta, path in rows(said, 2):
+            old_mode, new_mode, old, new, _ = meta[1:].split(" ")
+            before = None if old_mode == "000000" else Entry(old_mode, old)
+            found.append((path, before, None if new_mode == "000000" else Entry(new_mode, new)))
+        return found
+
+    def diff(self, start: str, end: str, paths: Sequence[str] | None = None, stat: bool = False) -> str:
+        """The patch between two snapshots (or its `--stat`), limited to `paths` when given."""
+        form = ("--stat",) if stat else ("-p", "--full-index")
+        said = self.git.run(
+            "diff-tree",
+            "-r",
+            "--no-renames",
+            *form,
+            start,
+            end,
+            "--",
+            *(paths or ()),
+            env={"GIT_LITERAL_PATHSPECS": "1"},
+        )
+        return said.stdout.decode("utf-8", "replace")
+
+    def commits_between(self, start: Snapshot, end: Snapshot) -> list[str]:
+        """One line ("<short id> <subject>") per commit HEAD gained between two snapshots, newest first."""
+        if end.head is None or end.head == start.head:
+            return []
+        span = [end.head] if start.head is None else [end.head, f"^{start.head}"]
+        return self.git.text("log", "--no-decorate", "--format=%h %s", *span, "--").splitlines()
+
+    def delete_task(self, task_id: str) -> None:
+        """Forget the snapshots of a task; git collects their objects in its own time."""
+        doomed = "".join(f"delete {ref}\n" for ref in self._refs(task_id))
+        self.git.run("update-ref", "--stdin", stdin=doomed.encode())
+
+    def _refuse_when_busy(self) -> None:
+        for name, (operation, ending) in _BUSY.items():
+            if (self.repo.git_dir / name).exists():
+                raise CodeFrameError(
+                    f"A {operation} is in progress in {self.repo.toplevel}.",
+                    f"Finish it, or type: {ending}",
+                )
+
+    def _position(self, task_id: str) -> tuple[str | None, str | None, int]:
+        """HEAD's commit, its branch, and the next free number of the task."""
+        ask = ("rev-parse", "--revs-only", "HEAD", "--symbolic-full-name", "HEAD")
+        lines = self.git.text(*ask, f"--glob={self._prefix}/{task_id}/").splitlines()
+        kept = [line for line in lines if line.startswith(f"{self._prefix}/{task_id}/")]
+        number = 1 + max(map(_number, kept), default=0)
+        if len(lines) == len(kept):  # no commit yet
+            return None, self.git.text("symbolic-ref", "-q", "HEAD"), number
+        head, branch = lines[:2]
+        return head, None if branch == "HEAD" else branch, number
+
+    def _commit(self, tree: str, parents: Iterable[str], message: str) -> str:
+        flags = [flag for parent in parents for flag in ("-p", parent)]
+        text = message.encode("utf-8", "replace")
+        return self.git.text("commit-tree", tree, *flags, stdin=text, env=_IDENTITY)
+
+    def _refs(self, task_id: str) -> dict[str, str]:
+        said = self.git.text(
+            "for-each-ref", "--format=%(refname) %(objectname)", f"{self._prefix}/{task_id}/"
+        )
+        return dict(line.split(" ") for line in said.splitlines())
+
+    def _load(self, commits: Sequence[str]) -> list[Snapshot]:
+        said = self.git.run("cat-file", "--batch", stdin="".join(f"{c}\n" for c in commits).encode()).stdout
+        found = []
+        for commit in commits:
+            header, _, said = said.partition(b"\n")
+            described = re.fullmatch(rb"\S+ commit (\d+)", header)
+            if not described:
+                raise CodeFrameError(f"The snapshot {commit[:12]} is missing from the repository.")
+            size = int(described[1])
+            body, said = said[:size], said[size + 1 :]
+            try:
+                tree = body.removeprefix(b"tree ").split(b"\n", 1)[0].decode()
+                found.append(_snapshot(commit, tree, json.loads(body.rsplit(b"\n\n", 1)[1])))
+            except (ValueError, LookupError, TypeError) as error:
+                raise CodeFrameError(f"The commit {commit[:12]} is not a snapshot.") from error
+        return found
+
+
+def _snapshot(commit: str, tree: str, facts: dict[str, Any]) -> Snapshot:
+    left_out = tuple(LeftOut(path, reason) for path, reason in facts["left_out"])
+    return Snapshot(commit, tree, **{**facts, "left_out": left_out})
+
+
+def _number(ref: str) -> int:
+    return int(ref.rsplit("/", 1)[1])

@@ -1,0 +1,214 @@
+"""Undo: take back what happened between two snapshots, and nothing a person did since (rule 4.2).
+
+A path is restored only while it still is what the `end` snapshot holds; everything else is kept and
+listed. The tree is snapshotted first. Killed half-way it can simply be run again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from codeframe.core.git import BlobReader
+from codeframe.core.raw_git import GITLINK, Entry, index_info, nul, records
+from codeframe.core.snapshot_scan import in_real_folders
+from codeframe.core.snapshots import FileChange, Snapshot, Snapshots
+
+SYMLINK = "120000"
+
+
+@dataclass(frozen=True)
+class UndoResult:
+    """`restored` are paths now as before the run, `kept` (path, reason) those left alone, `safety` the
+    snapshot taken first, `note` what a person may still want to do (may be empty)."""
+
+    restored: tuple[str, ...]
+    kept: tuple[tuple[str, str], ...]
+    safety: Snapshot
+    note: str = ""
+
+
+def undo(snapshots: Snapshots, task_id: str, base: Snapshot, end: Snapshot) -> UndoResult:
+    """Take back the changes from `base` to `end`. HEAD and its branch do not move.
+
+    Raises CodeFrameError when no snapshot can be taken (say, during a merge); nothing has changed then.
+    """
+    safety = snapshots.take(task_id, "undo")
+    work = _Undo(snapshots, base)
+    work.run(snapshots.changes(base.commit, end.commit))
+    for each in (*base.left_out, *end.left_out):
+        work.kept[each.path] = f"not covered by snapshots: {each.reason}"
+    _restore_index(snapshots, base, end, work.kept.keys())
+    return UndoResult(
+        tuple(sorted(work.restored)), tuple(sorted(work.kept.items())), safety, _note(base, safety)
+    )
+
+
+class _Undo:
+    """The working tree's part."""
+
+    def __init__(self, snapshots: Snapshots, base: Snapshot) -> None:
+        self.restored: set[str] = set()
+        self.kept: dict[str, str] = {}
+        self._git = snapshots.git
+        self._top = snapshots.repo.toplevel
+        self._sha256 = len(base.commit) == 64
+
+    def run(self, changes: list[FileChange]) -> None:
+        """Ignore rules first, as they tell which new files are not the run's; then removals, to make room."""
+        with self._git.blobs() as blobs:
+            rules = [change for change in changes if _is_ignore_file(change.path)]
+            others = [change for change in changes if not _is_ignore_file(change.path)]
+            self._restore(rules, blobs)
+            if rules:
+                others = self._without_formerly_ignored(others)
+            self._restore(others, blobs)
+
+    def _restore(self, changes: list[FileChange], blobs: BlobReader) -> None:
+        for change in sorted(changes, key=lambda each: each.before is not None):
+            now = self._look(change.path)
+            if now == change.before:
+                continue  # an earlier undo was here
+            if GITLINK in {entry.mode for entry in (change.before, change.after) if entry}:
+                self.kept[change.path] = "a nested repository"
+            elif isinstance(now, str):
+                self.kept[change.path] = now
+            elif now != change.after:
+                self.kept[change.path] = "changed after the run"
+            elif why := self._put(change.path, change.before, blobs):
+                self.kept[change.path] = why
+            else:
+                self.restored.add(change.path)
+
+    def _without_formerly_ignored(self, changes: list[FileChange]) -> list[FileChange]:
+        """What the run's edits of .gitignore uncovered may be older than the run: it stays."""
+        created = [change.path for change in changes if change.before is None]
+        asked = self._git.run("check-ignore", "-z", "--stdin", "--no-index", stdin=nul(created), check=False)
+        ignored = set(records(asked.stdout))
+        self.kept.update((path, "ignored before the run, so it may be older") for path in ignored)
+        return [change for change in changes if change.path not in ignored]
+
+    def _look(self, path: str) -> Entry | str | None:
+        """What is at a path now: an entry, None for nothing, or words for what git could not hold."""
+        if not in_real_folders(self._top, path):
+            return None
+        place = self._top / path
+        try:
+            found = place.lstat()
+            if stat.S_ISLNK(found.st_mode):
+                return Entry(SYMLINK, self._blob_id(os.fsencode(os.readlink(place))))
+            if stat.S_ISDIR(found.st_mode):
+                return "a folder is in its place"
+            if not stat.S_ISREG(found.st_mode):
+                return "not a regular file"
+            mode = "100755" if found.st_mode & stat.S_IXUSR else "100644"
+            return Entry(mode, self._file_id(place))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            return f"cannot be read ({error.strerror})"
+
+    def _blob_id(self, content: bytes) -> str:
+        return self._hash(len(content), [content])
+
+    def _file_id(self, place: Path) -> str:
+        with place.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            return self._hash(size, iter(lambda: file.read(1 << 20), b""))
+
+    def _hash(self, size: int, chunks: Iterable[bytes]) -> str:
+        """git's id of a blob, of which nothing is stored."""
+        digest = hashlib.sha256() if self._sha256 else hashlib.sha1(usedforsecurity=False)
+        digest.update(b"blob %d\0" % size)
+        for chunk in chunks:
+            digest.update(chunk)
+        return digest.hexdigest()
+
+    def _put(self, path: str, entry: Entry | None, blobs: BlobReader) -> str:
+        """Make `path` hold `entry` in one step; returns why it could not."""
+        place = self._top / path
+        try:
+            if entry is None:
+                place.unlink()
+                self._prune(place.parent)
+                return ""
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if not in_real_folders(self._top, path):
+                return "a symlink is in the way"
+            temporary = place.with_name(f".codeframe-undo-{secrets.token_hex(8)}")
+            try:
+                self._write(temporary, place, entry, blobs)
+                temporary.replace(place)
+            finally:
+                temporary.unlink(missing_ok=True)
+        except FileExistsError:
+            return "a file or symlink is in the way"
+        except IsADirectoryError:
+            return "a folder is in its place"
+        except OSError as error:
+            return f"cannot be written ({error.strerror})"
+        return ""
+
+    def _write(self, temporary: Path, place: Path, entry: Entry, blobs: BlobReader) -> None:
+        executable = entry.mode == "100755"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        with os.fdopen(os.open(temporary, flags, 0o777 if executable else 0o666), "wb") as file:
+            blobs.copy(entry.oid, file)
+            if place.is_file() and not place.is_symlink():  # git knows of one bit only: keep the others
+                mode = stat.S_IMODE(place.stat().st_mode) & ~0o111
+                os.fchmod(file.fileno(), mode | (mode & 0o444) >> 2 if executable else mode)
+        if entry.mode == SYMLINK:
+            target = temporary.read_bytes()
+            temporary.unlink()
+            os.symlink(target, os.fsencode(temporary))
+
+    def _prune(self, folder: Path) -> None:
+        while folder != self._top:
+            try:
+                folder.rmdir()
+            except OSError:
+                return
+            folder = folder.parent
+
+
+def _restore_index(snapshots: Snapshots, base: Snapshot, end: Snapshot, kept: Iterable[str]) -> None:
+    """Put back what was staged, wherever the index still is what the run left."""
+    staged = {
+        path: (before, after) for path, before, after in snapshots.compare(base.index_tree, end.index_tree)
+    }
+    for path in kept:
+        staged.pop(path, None)
+    if not staged:
+        return
+    now: dict[str, Entry] = {}
+    for record in records(snapshots.git.run("ls-files", "-z", "-s").stdout):
+        meta, path = record.split("\t", 1)
+        mode, oid, _ = meta.split(" ")
+        now[path] = Entry(mode, oid)
+    entries = {
+        path: before or cast(Entry, after).removal()
+        for path, (before, after) in staged.items()
+        if now.get(path) == after
+    }
+    if entries:
+        snapshots.git.run("update-index", "-z", "--index-info", stdin=index_info(entries))
+
+
+def _note(base: Snapshot, now: Snapshot) -> str:
+    """What undo leaves to the person: another branch, commits of the engine's own."""
+    if base.branch != now.branch:
+        where, was = ((each.branch or "no branch").removeprefix("refs/heads/") for each in (now, base))
+        return f"HEAD is on {where} and was on {was} before the run; to go back type: git switch {was}"
+    if base.head != now.head and base.head:
+        return f"Commits made since are kept; to drop them type: git reset --soft {base.head}"
+    return ""
+
+
+def _is_ignore_file(path: str) -> bool:
+    return path.rsplit("/", 1)[-1] == ".gitignore"
