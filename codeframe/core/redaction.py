@@ -26,7 +26,10 @@ _TOKENS: tuple[tuple[str, str], ...] = (
     ("pypi-", r"(?<![A-Za-z0-9])pypi-[A-Za-z0-9_-]{40,}"),
     ("hf_", r"(?<![A-Za-z0-9_])hf_(?=[A-Za-z0-9]*\d)[A-Za-z0-9]{30,}"),
     # To the closing line, or to the end where the text was cut before it.
-    ("PRIVATE KEY-----", r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)"),
+    (
+        "PRIVATE KEY-----",
+        r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)",
+    ),
 )
 _COMPILED = tuple((literal, re.compile(pattern, re.DOTALL)) for literal, pattern in _TOKENS)
 
@@ -56,7 +59,7 @@ def _ordinary(value: str) -> bool:
         return True
     if value.startswith(("/", "~", "./")) or (value.startswith(("http://", "https://")) and "@" not in value):
         return True
-    return len(value) < 16 and (value.isdigit() or value.isalpha() and value.islower())
+    return len(value) < 16 and (value.isdigit() or (value.isalpha() and value.islower()))
 
 
 class Redactor:
@@ -68,7 +71,9 @@ class Redactor:
 
     def __init__(self, env: Mapping[str, str]) -> None:
         values = secret_values(env)
-        escaped = (json.dumps(value, ensure_ascii=ascii_)[1:-1] for value in values for ascii_ in (True, False))
+        escaped = (
+            json.dumps(value, ensure_ascii=ascii_)[1:-1] for value in values for ascii_ in (True, False)
+        )
         self._values = tuple(dict.fromkeys([*values, *escaped]))
 
     def redact(self, text: str) -> str:

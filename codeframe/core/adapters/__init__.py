@@ -9,7 +9,7 @@ _WHERE = {
     "SubprocessAdapter": "codeframe.core.adapters.subprocess_adapter",
 }
 
-__all__ = ["ClaudeCodeAdapter", "SubprocessAdapter"]  # noqa: F822 - found by __getattr__
+__all__ = ["ClaudeCodeAdapter", "SubprocessAdapter"]
 
 
 def __getattr__(name: str) -> Any:

@@ -79,7 +79,10 @@ class EventStream:
                 self._changed.wait_for(
                     lambda: (
                         self._opened > opening
-                        or (self._opened == opening and (self._outputs or self._others or self._ended >= opening))
+                        or (
+                            self._opened == opening
+                            and (self._outputs or self._others or self._ended >= opening)
+                        )
                     )
                 )
                 if self._opened > opening:

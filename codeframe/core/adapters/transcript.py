@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -35,9 +36,12 @@ class TranscriptWriter:
     round, `line` the text, and `dropped` (bytes) where a line was too long to keep whole.
     """
 
-    def __init__(self, path: Path, redactor: Redactor, *, round_no: int = 0, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(
+        self, path: Path, redactor: Redactor, *, round_no: int = 0, max_bytes: int = MAX_BYTES
+    ) -> None:
         self._redactor = redactor
         self._round = round_no
+        path.parent.mkdir(parents=True, exist_ok=True)
         self._head, self._older, self._newer = _files(path)
         self._head_room = max_bytes // 2
         self._tail_room = max_bytes // 4
@@ -77,19 +81,25 @@ class TranscriptWriter:
                 return
             if skipped:
                 lines.appendleft((lines[0][0], "cf", f"{skipped} lines of a flood were not kept", 0))
-            batch: list[bytes] = []
-            size = 0
-            for entry in lines:
-                data = self._encode(*entry)
-                room = (self._tail_room if self._in_tail else self._head_room) - self._size - size
-                if len(data) > room:
-                    self._append(b"".join(batch))
-                    batch, size = [], 0
-                    self._next_file()
-                    data = data if len(data) <= self._tail_room else self._encode(entry[0], "cf", "a line too long", 0)
-                batch.append(data)
-                size += len(data)
-            self._append(b"".join(batch))
+            with contextlib.suppress(OSError):
+                # A full disk must not take the engine's work with it: the transcript is what suffers.
+                self._put(lines)
+
+    def _put(self, lines: Iterable[tuple[float, str, str, int]]) -> None:
+        batch: list[bytes] = []
+        size = 0
+        for entry in lines:
+            data = self._encode(*entry)
+            room = (self._tail_room if self._in_tail else self._head_room) - self._size - size
+            if len(data) > room:
+                self._append(b"".join(batch))
+                batch, size = [], 0
+                self._next_file()
+                if len(data) > self._tail_room:
+                    data = self._encode(entry[0], "cf", f"a line of {len(data)} bytes was not kept", 0)
+            batch.append(data)
+            size += len(data)
+        self._append(b"".join(batch))
 
     def close(self) -> None:
         """Write what is left and close the file. May be called twice."""
@@ -118,17 +128,14 @@ class TranscriptWriter:
 
     def _append(self, data: bytes) -> None:
         view = memoryview(data)
-        try:
-            while view:
-                written = os.write(self._fd, view)
-                self._size += written
-                view = view[written:]
-        except OSError:
-            # A full disk must not take the engine's work with it: the transcript is what suffers.
-            return
+        while view:
+            written = os.write(self._fd, view)
+            self._size += written
+            view = view[written:]
 
     def _next_file(self) -> None:
         os.close(self._fd)
+        self._fd = -1
         if self._in_tail:
             os.replace(self._newer, self._older)
         self._in_tail = True
