@@ -56,7 +56,9 @@ def add_tasks(repo: Path, count: int) -> None:
     store = find_workspace(repo).store
     with store.write():
         for n in range(count):
-            store.tasks.add(f"Task number {n}", description="What is to be done, in a sentence or two.", priority=n % 5)
+            store.tasks.add(
+                f"Task number {n}", description="What is to be done, in a sentence or two.", priority=n % 5
+            )
 
 
 if __name__ == "__main__":

@@ -31,7 +31,18 @@ def main() -> None:
         repo = Path(scratch) / "repo"
         repo.mkdir()
         git(repo, "init", "-q")
-        git(repo, "-c", "user.name=bench", "-c", "user.email=bench@localhost", "commit", "-q", "--allow-empty", "-m", "start")
+        git(
+            repo,
+            "-c",
+            "user.name=bench",
+            "-c",
+            "user.email=bench@localhost",
+            "commit",
+            "-q",
+            "--allow-empty",
+            "-m",
+            "start",
+        )
         engine = FakeEngine(Path(scratch) / "engine")
         engine.calls(call(claude_lines.session(write("a.txt", "x"), claude_lines.verdict("done"))))
         engine.install("claude")
@@ -39,7 +50,9 @@ def main() -> None:
         subprocess.run([cf, "init"], cwd=repo, check=True, stdout=subprocess.DEVNULL)
         alone, whole = [], []
         for turn in range(repeat + 1):
-            task = subprocess.run([cf, "tasks", "add", f"t{turn}"], cwd=repo, check=True, stdout=subprocess.PIPE, text=True)
+            task = subprocess.run(
+                [cf, "tasks", "add", f"t{turn}"], cwd=repo, check=True, stdout=subprocess.PIPE, text=True
+            )
             began = time.perf_counter()
             subprocess.run([str(engine.executable), "-p"], cwd=repo, env=env, check=True, stdin=subprocess.DEVNULL,
                            stdout=subprocess.DEVNULL)  # fmt: skip

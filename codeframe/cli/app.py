@@ -63,7 +63,9 @@ def _print_version(wanted: bool) -> None:
 def root(
     directory: Path | None = typer.Option(None, "-C", metavar="DIR", help="Act as if started in DIR."),
     debug: bool = typer.Option(False, "--debug", help="Show tracebacks."),
-    version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Show the version."),
+    version: bool = typer.Option(
+        False, "--version", callback=_print_version, is_eager=True, help="Show the version."
+    ),
 ) -> None:
     """Hand tasks to coding agents, verify what comes back with your own gates, lose nothing."""
     if directory is not None:
@@ -100,7 +102,9 @@ def main(argv: list[str] | None = None) -> None:
     except Exception as e:
         if debug:
             raise
-        status = fail(f"Internal error: {type(e).__name__}: {e}", "Add --debug after cf to see where.", EXIT_FAILED)
+        status = fail(
+            f"Internal error: {type(e).__name__}: {e}", "Add --debug after cf to see where.", EXIT_FAILED
+        )
     sys.exit(status if isinstance(status, int) else 0)
 
 

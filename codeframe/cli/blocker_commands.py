@@ -27,7 +27,9 @@ def list_(
     elif not found:
         note("Nothing waits for a person.")
     else:
-        rows = [(b.id[:8], b.task_id[:8], b.kind, b.status.value, ago(b.created_at), b.question) for b in found]
+        rows = [
+            (b.id[:8], b.task_id[:8], b.kind, b.status.value, ago(b.created_at), b.question) for b in found
+        ]
         columns(rows, ("id", "task", "kind", "status", "since", "question"))
 
 

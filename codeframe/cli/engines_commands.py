@@ -32,14 +32,16 @@ def list_(json: bool = JSON) -> None:
         })  # fmt: skip
         return
     columns([("*" if n == chosen else " ", n, d) for n, d in engines])
-    for problem in EngineRegistry.problems():
-        note(problem)
+    for name, problem in EngineRegistry.problems().items():
+        note(f"{name} does not work: {problem}")
     if chosen is None:
         return
     if chosen in names:
         say(f"\n{chosen} would run here ({why}).")
     else:
-        say(f"\nThe engine chosen here is {chosen} ({why}), which is not available; name another with --engine,")
+        say(
+            f"\nThe engine chosen here is {chosen} ({why}), which is not available; name another with --engine,"
+        )
         say(f"or for good: cf config set engine {names[0] if names else 'NAME'}")
 
 
@@ -60,7 +62,11 @@ def check(name: str = typer.Argument(..., metavar="NAME"), json: bool = JSON) ->
         if all(found.values()):
             say(f"{name} is ready.")
         else:
-            hint = getattr(EngineRegistry.adapter_class(name), "setup_hint", "")
-            say(f"{name} is not ready." + (f" {hint}" if hint else ""))
+            hint = (
+                getattr(EngineRegistry.adapter_class(name), "login_hint", "")
+                if found.get("logged in") is False
+                else ""
+            )
+            say(f"{name} is not ready." + (f" {hint}." if hint else ""))
     if not all(found.values()):
         raise typer.Exit(EXIT_REQUIREMENTS)

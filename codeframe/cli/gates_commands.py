@@ -21,7 +21,12 @@ def list_(json: bool = JSON) -> None:
     suite = gate_suite(workspace, load_environment_config(workspace.root))
     if json:
         missing = {g.name for g in suite.missing()}
-        emit_json([{"name": n, "runs": d, "missing": n in missing} for n, d in zip(suite.names, suite.describe(), strict=True)])
+        emit_json(
+            [
+                {"name": n, "runs": d, "missing": n in missing}
+                for n, d in zip(suite.names, suite.describe(), strict=True)
+            ]
+        )
         return
     if not suite.names:
         note("No gates found; work would be unverified. Declare some under gates: in .codeframe/config.yaml.")
@@ -57,7 +62,7 @@ def run(json: bool = JSON) -> None:
     else:
         for verdict in report.verdicts:
             word = verdict.result.outcome.value
-            columns([(colour(word, "green" if word == "passed" else "red"), verdict.result.gate)])
+            columns([(colour(word, "green" if word == "passed" else "red"), verdict.result.gate.name)])
         if report.status == "failed":
             say(report.feedback())
     if report.status == "failed":

@@ -17,7 +17,9 @@ MAX_BYTES = 2_000_000
 @app.command()
 def add(
     file: str = typer.Argument(..., metavar="FILE|-", help="Markdown or text; - reads standard input."),
-    title: str | None = typer.Option(None, "--title", metavar="TEXT", help="Default: the first heading or line."),
+    title: str | None = typer.Option(
+        None, "--title", metavar="TEXT", help="Default: the first heading or line."
+    ),
     json: bool = JSON,
 ) -> None:
     """Put a requirement in force; the earlier ones are kept."""

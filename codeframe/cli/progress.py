@@ -20,7 +20,9 @@ class Progress:
 
     def begin(self, task: Task, run: Run) -> None:
         """Say what starts, with which engine and why."""
-        self._line(f"Task {task.id[:8]} “{task.title}”: run {run.id[:8]} with {run.engine} ({run.engine_why}).")
+        self._line(
+            f"Task {task.id[:8]} “{task.title}”: run {run.id[:8]} with {run.engine} ({run.engine_why})."
+        )
 
     def event(self, event: AgentEvent) -> None:
         """One line per event; the marks are: = ours, > the engine's words, $ command, ~ file, ! error."""

@@ -20,8 +20,12 @@ FIELDS = ("status", "title", "description", "priority", "engine")
 @app.command()
 def add(
     title: str = typer.Argument(..., help="What is to be done, in a line."),
-    description: str = typer.Option("", "--description", metavar="TEXT|-", help="More words; - reads standard input."),
-    depends_on: list[str] = typer.Option([], "--depends-on", metavar="ID", help="A task to be done first; repeatable."),
+    description: str = typer.Option(
+        "", "--description", metavar="TEXT|-", help="More words; - reads standard input."
+    ),
+    depends_on: list[str] = typer.Option(
+        [], "--depends-on", metavar="ID", help="A task to be done first; repeatable."
+    ),
     priority: int = typer.Option(0, "--priority", metavar="N", help="Higher comes first."),
     engine: str | None = typer.Option(None, "--engine", metavar="NAME", help="Engine for this task."),
     backlog: bool = typer.Option(False, "--backlog", help="Only note it down; not READY yet."),
@@ -59,10 +63,17 @@ def list_(
         emit_json([task_json(t) for t in tasks])
         return
     if not tasks:
-        note('No tasks. Add one: cf tasks add "what is to be done"' if wanted is None else f"No task is {wanted.value}.")
+        note(
+            'No tasks. Add one: cf tasks add "what is to be done"'
+            if wanted is None
+            else f"No task is {wanted.value}."
+        )
         return
     columns(
-        [(t.id[:8], t.status.value, str(t.priority), ",".join(d[:8] for d in t.depends_on) or "-", t.title) for t in tasks],
+        [
+            (t.id[:8], t.status.value, str(t.priority), ",".join(d[:8] for d in t.depends_on) or "-", t.title)
+            for t in tasks
+        ],
         ("id", "status", "prio", "after", "title"),
     )
     total = store.tasks.count(wanted)
@@ -81,9 +92,17 @@ def show(task_id: str = typer.Argument(..., metavar="ID"), json: bool = JSON) ->
         emit_json(task_json(task))
         return
     say(task.title)
-    rows = [("id", task.id), ("status", task.status.value), ("priority", str(task.priority)), ("engine", task.engine or "-")]
+    rows = [
+        ("id", task.id),
+        ("status", task.status.value),
+        ("priority", str(task.priority)),
+        ("engine", task.engine or "-"),
+    ]
     rows += [("after", f"{d[:8]} {store.tasks.get(d).title}") for d in task.depends_on]
-    rows += [("created", f"{task.created_at:%Y-%m-%d %H:%M} UTC"), ("updated", f"{task.updated_at:%Y-%m-%d %H:%M} UTC")]
+    rows += [
+        ("created", f"{task.created_at:%Y-%m-%d %H:%M} UTC"),
+        ("updated", f"{task.updated_at:%Y-%m-%d %H:%M} UTC"),
+    ]
     columns(rows)
     if task.description:
         say(f"\n{task.description}")
@@ -93,7 +112,9 @@ def show(task_id: str = typer.Argument(..., metavar="ID"), json: bool = JSON) ->
 def set_(
     words: list[str] = typer.Argument(..., metavar="[ID] FIELD VALUE", help="FIELD: " + ", ".join(FIELDS)),
     every: bool = typer.Option(False, "--all", help="Every task that is in the state given by --from."),
-    from_status: str | None = typer.Option(None, "--from", metavar="S", help="With --all: the state to change."),
+    from_status: str | None = typer.Option(
+        None, "--from", metavar="S", help="With --all: the state to change."
+    ),
     json: bool = JSON,
 ) -> None:
     """Change a field: `cf tasks set ID status READY`, `cf tasks set --all --from BACKLOG status READY`."""
@@ -104,7 +125,10 @@ def set_(
     usage = "Type: cf tasks set ID FIELD VALUE"
     if every:
         if len(words) != 2 or words[0] != "status" or from_status is None:
-            raise UsageError("--all needs --from STATE and `status STATE`.", "Type: cf tasks set --all --from BACKLOG status READY")
+            raise UsageError(
+                "--all needs --from STATE and `status STATE`.",
+                "Type: cf tasks set --all --from BACKLOG status READY",
+            )
         changed = store.tasks.set_all_status(_status(from_status), _status(words[1]))
         say(f"{changed} task{'s' if changed != 1 else ''} changed.")
         return
@@ -162,4 +186,6 @@ def _status(word: str) -> TaskStatus:
         return TaskStatus(word.upper())
     except ValueError:
         names = ", ".join(s.value for s in TaskStatus)
-        raise UsageError(f"There is no state “{word}”; it is one of {names}.", "Type: cf tasks list") from None
+        raise UsageError(
+            f"There is no state “{word}”; it is one of {names}.", "Type: cf tasks list"
+        ) from None

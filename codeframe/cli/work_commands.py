@@ -20,10 +20,16 @@ app = typer.Typer(help="Run tasks and see what came of them.", no_args_is_help=T
 ENGINE = typer.Option(None, "--engine", metavar="NAME", help="Engine to use (cf engines list).")
 MODEL = typer.Option(None, "--model", metavar="M", help="Model, in the engine's own terms.")
 NOTE = typer.Option(None, "-m", "--message", metavar="TEXT", help="Something more to tell the engine.")
-TIMEOUT = typer.Option(None, "--timeout", metavar="D", help="Limit for all rounds and gates, e.g. 90s, 15m, 2h.")
+TIMEOUT = typer.Option(
+    None, "--timeout", metavar="D", help="Limit for all rounds and gates, e.g. 90s, 15m, 2h."
+)
 STALL = typer.Option(None, "--stall-timeout", metavar="D", help="Longest silence of the engine.")
-STALL_ACTION = typer.Option(None, "--stall-action", metavar="A", help="After a stall: blocker, retry or fail.")
-CORRECTIONS = typer.Option(None, "--max-corrections", min=0, max=20, metavar="N", help="Rounds after failed gates.")
+STALL_ACTION = typer.Option(
+    None, "--stall-action", metavar="A", help="After a stall: blocker, retry or fail."
+)
+CORRECTIONS = typer.Option(
+    None, "--max-corrections", min=0, max=20, metavar="N", help="Rounds after failed gates."
+)
 STRICT = typer.Option(None, "--strict", help="Failures that were there before count too.")
 REQUIRE = typer.Option(None, "--require-gates", help="Unverified work is a failure.")
 NO_GATES = typer.Option(None, "--no-gates", help="Run no gates; the result is unverified.")
@@ -35,7 +41,9 @@ JSON = typer.Option(False, "--json", help="Print the finished run as JSON.")
 @app.command()
 def start(
     task_id: str | None = typer.Argument(None, metavar="[ID]", help="Task; without it, the next READY one."),
-    execute: bool = typer.Option(False, "--execute", help="Start the engine. Without it, only the prompt is shown."),
+    execute: bool = typer.Option(
+        False, "--execute", help="Start the engine. Without it, only the prompt is shown."
+    ),
     engine: str | None = ENGINE,
     model: str | None = MODEL,
     message: str | None = NOTE,
@@ -48,9 +56,13 @@ def start(
     no_gates: bool | None = NO_GATES,
     autonomy: str | None = AUTONOMY,
     network: str | None = NETWORK,
-    dry_run: bool = typer.Option(False, "--dry-run", help="Show engine, gates, snapshot and prompt; start nothing."),
+    dry_run: bool = typer.Option(
+        False, "--dry-run", help="Show engine, gates, snapshot and prompt; start nothing."
+    ),
     force: bool = typer.Option(False, "--force", help="Start although dependencies are not done."),
-    keep: bool = typer.Option(False, "--keep", help="Keep an earlier run's unaccepted work in the tree and go on."),
+    keep: bool = typer.Option(
+        False, "--keep", help="Keep an earlier run's unaccepted work in the tree and go on."
+    ),
     json: bool = JSON,
 ) -> None:
     """Hand a task to an engine, check what comes back, and record the verdict."""
@@ -113,7 +125,9 @@ def retry(
     no_gates: bool | None = NO_GATES,
     autonomy: str | None = AUTONOMY,
     network: str | None = NETWORK,
-    from_base: bool = typer.Option(False, "--from-base", help="First take back what the earlier runs changed."),
+    from_base: bool = typer.Option(
+        False, "--from-base", help="First take back what the earlier runs changed."
+    ),
     force: bool = typer.Option(False, "--force", help="Go on although dependencies are not done."),
     json: bool = JSON,
 ) -> None:
@@ -151,7 +165,9 @@ def stop(task_id: str = typer.Argument(..., metavar="ID", help="Task that is bei
     while time.monotonic() < deadline:
         run = workspace.store.runs.get(run.id)
         if run.status is not RunStatus.RUNNING:
-            say(f"Run {run.id[:8]} ended as {run.status.value}. Its work is kept; go on with: cf work resume {task.id[:8]}")
+            say(
+                f"Run {run.id[:8]} ended as {run.status.value}, its work is kept. Go on: cf work resume {task.id[:8]}"
+            )
             return
         time.sleep(0.1)
     raise CodeFrameError(f"Run {run.id[:8]} has not stopped after 30 seconds.", "Type: cf work status")
@@ -179,11 +195,13 @@ def _undo(workspace: Workspace, task: Task, to: Any) -> dict[str, Any]:
             to(f"restored  {path}")
         for path, reason in result.kept:
             to(f"kept      {path} ({reason})")
-        for line in result.notes:
-            to(line)
-        to(f"{len(result.restored)} restored, {len(result.kept)} kept. The state before this undo: {result.safety}")
+        if result.note:
+            to(result.note)
+        to(
+            f"{len(result.restored)} restored, {len(result.kept)} kept. The state before this undo: {result.safety}"
+        )
     return {"restored": list(result.restored), "kept": [{"path": p, "reason": r} for p, r in result.kept],
-            "notes": list(result.notes), "safety": result.safety}  # fmt: skip
+            "note": result.note, "safety": result.safety}  # fmt: skip
 
 
 def _next_ready(workspace: Workspace) -> Task:
@@ -191,7 +209,9 @@ def _next_ready(workspace: Workspace) -> Task:
 
     task = workspace.store.tasks.next_ready()
     if task is None:
-        raise UsageError("No task is ready.", 'Type: cf tasks list, or add one: cf tasks add "what is to be done"')
+        raise UsageError(
+            "No task is ready.", 'Type: cf tasks list, or add one: cf tasks add "what is to be done"'
+        )
     return task
 
 
@@ -219,7 +239,10 @@ def _one_of(flag: str, value: str | None, allowed: tuple[str, ...]) -> None:
     from codeframe.core.errors import UsageError
 
     if value is not None and value not in allowed:
-        raise UsageError(f"{flag} takes {', '.join(allowed[:-1])} or {allowed[-1]}, not “{value}”.", "Type: cf work start --help")
+        raise UsageError(
+            f"{flag} takes {', '.join(allowed[:-1])} or {allowed[-1]}, not “{value}”.",
+            "Type: cf work start --help",
+        )
 
 
 def _show_plan(workspace: Workspace, task: Task, request: Request, *, dry_run: bool) -> None:
@@ -237,9 +260,13 @@ def _show_plan(workspace: Workspace, task: Task, request: Request, *, dry_run: b
         from codeframe.core.admission import gate_suite
 
         typed = request.typed or {}
-        suite = None if typed.get("no_gates") else gate_suite(workspace, load_environment_config(workspace.root))
+        suite = (
+            None if typed.get("no_gates") else gate_suite(workspace, load_environment_config(workspace.root))
+        )
         gates = suite.describe() if suite else ()
-    prompt, _ = TaskContextPackager(workspace, gates=gates).build(task.id, note=str((request.typed or {}).get("note") or ""))
+    prompt, _ = TaskContextPackager(workspace, gates=gates).build(
+        task.id, note=str((request.typed or {}).get("note") or "")
+    )
     say(prompt)
     if not dry_run:
         note(f"Nothing was started. To hand this to an engine: cf work start {task.id[:8]} --execute")

@@ -35,7 +35,9 @@ def status(json: bool = JSON) -> None:
     running = store.runs.running()
     blockers = store.blockers.list(status=BlockerStatus.OPEN)
     if json:
-        emit_json({"running": [run_json(r) for r in running], "blockers": [blocker_json(b) for b in blockers]})
+        emit_json(
+            {"running": [run_json(r) for r in running], "blockers": [blocker_json(b) for b in blockers]}
+        )
         return
     if running:
         rows = []
@@ -61,7 +63,13 @@ def show(task_id: str = ID, json: bool = JSON) -> None:
     runs = sorted(workspace.store.runs.list(task_id=task.id), key=lambda r: r.attempt)
     blockers = workspace.store.blockers.history(task.id)
     if json:
-        emit_json({"task": task_json(task), "runs": [run_json(r) for r in runs], "blockers": [blocker_json(b) for b in blockers]})
+        emit_json(
+            {
+                "task": task_json(task),
+                "runs": [run_json(r) for r in runs],
+                "blockers": [blocker_json(b) for b in blockers],
+            }
+        )
         return
     say(f"{task.id}  {task.status.value}  {task.title}")
     if task.description:
@@ -73,7 +81,10 @@ def show(task_id: str = ID, json: bool = JSON) -> None:
     else:
         say(f"No run yet. Start one: cf work start {task.id[:8]} --execute")
     for blocker in blockers:
-        say(f"{blocker.status.value.lower()}: {blocker.question}" + (f" -> {blocker.answer}" if blocker.answer else ""))
+        say(
+            f"{blocker.status.value.lower()}: {blocker.question}"
+            + (f" -> {blocker.answer}" if blocker.answer else "")
+        )
 
 
 def why(task_id: str = ID, run: str | None = RUN, json: bool = JSON) -> None:
@@ -102,8 +113,13 @@ def why(task_id: str = ID, run: str | None = RUN, json: bool = JSON) -> None:
         for key, value in sorted((r.get("engine") or {}).items()):
             if value not in (None, [], {}, "", False):
                 say(f"  {key.replace('_', ' ')}: {_short(value)}")
-        for line in (r.get("gates") or {}).get("summary", []):
-            say(f"  {line}")
+        for gate in (r.get("gates") or {}).get("gates", []):
+            counts = ", ".join(f"{n} {what}" for what, n in gate["counts"].items() if n)
+            say(f"  gate {gate['name']}: {gate['outcome']}" + (f" ({counts})" if counts else ""))
+            for failure in gate["new"][:20]:
+                say(f"    {failure['title']}" + (f" at {failure['location']}" if failure["location"] else ""))
+            for test in gate["gone"][:20]:
+                say(f"    gone or skipped: {test}")
     for line in chosen.evidence.get("notes", []):
         say(f"Note: {line}")
     if chosen.evidence.get("stopped_by"):

@@ -1,4 +1,4 @@
-"""May this task run now, with which engine and options? Everything that can refuse a run, before one exists (rule 4)."""
+"""May this task run now, with which engine and options? All that can refuse a run, before one exists (rule 4)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,16 @@ from codeframe.core.engine_registry import EngineRegistry, resolve_engine
 from codeframe.core.errors import CodeFrameError, RequirementsError, UsageError
 from codeframe.core.gates import Gate, GateSuite, declared_gates, find_gates
 from codeframe.core.leftovers import snapshots_of, unaccepted
-from codeframe.core.models import BlockerStatus, ErrorClass, Run, RunKind, RunStatus, Task, TaskStatus
+from codeframe.core.models import (
+    BlockerStatus,
+    ErrorClass,
+    Leftover,
+    Run,
+    RunKind,
+    RunStatus,
+    Task,
+    TaskStatus,
+)
 from codeframe.core.run_lock import lock_run
 from codeframe.core.run_options import RunOptions
 from codeframe.core.workspace import Workspace
@@ -73,13 +82,12 @@ def plan(workspace: Workspace, task: Task, request: Request) -> Plan:
 
 
 def admit(workspace: Workspace, planned: Plan, request: Request) -> Run:
-    """Lock the tree, check what earlier runs left in it, claim the task. Raises CodeFrameError; then nothing is held."""
+    """Lock the tree, check what earlier runs left in it, claim the task. A CodeFrameError leaves nothing held."""
     task, previous = planned.task, planned.previous
     run_id = secrets.token_hex(6)
     lock = lock_run(workspace, run_id, task)
     try:
-        if not (request.keep or request.force):
-            _check_tree(workspace, task, request.kind)
+        _check_tree(workspace, task, request)
         linked = request.kind is not RunKind.START and previous is not None
         process: dict[str, Any] = {"tree": workspace.tree_key, "toplevel": str(workspace.repo.toplevel)}
         from codeframe.core.process_sweep import process_identity
@@ -96,21 +104,29 @@ def admit(workspace: Workspace, planned: Plan, request: Request) -> Run:
         raise
 
 
-def gate_suite(workspace: Workspace, config: configuration.EnvironmentConfig, *, strict: bool = False) -> GateSuite:
+def gate_suite(
+    workspace: Workspace, config: configuration.EnvironmentConfig, *, strict: bool = False
+) -> GateSuite:
     """The gates that really run here: the declared ones, else those found (rule 6.1)."""
-    gates: list[Gate] = declared_gates(config.gates) if config.gates is not None else find_gates(workspace.root)
+    gates: list[Gate] = (
+        declared_gates(config.gates) if config.gates is not None else find_gates(workspace.root)
+    )
     return GateSuite(workspace.root, gates, workspace.state_dir / "baselines", strict=strict)
 
 
 def check_engine(name: str, why: str, task: Task | None = None) -> None:
     """Raise RequirementsError when the engine is unknown here or something it needs is missing."""
     try:
-        requirements = EngineRegistry.check_requirements(name)
+        requirements = EngineRegistry.check_requirements(name, quick=True)
     except ValueError as e:
         others = EngineRegistry.available()
         target = task.id[:8] if task else "<task>"
-        hint = f"Type: cf work start {target} --execute --engine {others[0]}" if others else "Type: cf engines list"
-        raise RequirementsError(f"{str(e).rstrip('.')} (chosen by {why}).", hint) from None
+        hint = (
+            f"Type: cf work start {target} --execute --engine {others[0]}"
+            if others
+            else "Type: cf engines list"
+        )
+        raise RequirementsError(f"{e} It was chosen by {why}.", hint) from None
     missing = [what for what, there in requirements.items() if not there]
     if missing:
         raise RequirementsError(
@@ -142,7 +158,10 @@ def _check_status(workspace: Workspace, task: Task, previous: Run | None, reques
     if request.kind is RunKind.START:
         refusals = {
             TaskStatus.FAILED: ("failed before", f"Type: cf work retry {short}"),
-            TaskStatus.BLOCKED: ("is blocked", f"Type: cf blocker list, answer it, then: cf work resume {short}"),
+            TaskStatus.BLOCKED: (
+                "is blocked",
+                f"Type: cf blocker list, answer it, then: cf work resume {short}",
+            ),
             TaskStatus.DONE: ("is done already", f"To do it again: cf tasks set {short} status READY"),
             TaskStatus.MERGED: ("is merged already", "Type: cf tasks list --status READY"),
         }
@@ -172,19 +191,23 @@ def _check_status(workspace: Workspace, task: Task, previous: Run | None, reques
         )
 
 
-def _check_tree(workspace: Workspace, task: Task, kind: RunKind) -> None:
-    """Refuse to build on unaccepted work of an earlier run, unless that work is what goes on."""
+def _check_tree(workspace: Workspace, task: Task, request: Request) -> None:
+    """Refuse to build on unaccepted work of an earlier run, unless that work goes on or is to be kept."""
     found = unaccepted(workspace, snapshots_of(workspace))
     if found is None:
         return
     run, paths = found
-    if kind is not RunKind.START and run.task_id == task.id:
+    if request.kind is not RunKind.START and run.task_id == task.id:
+        return
+    if request.keep:
+        workspace.store.runs.update(run.id, leftover=Leftover.KEPT)
         return
     short = run.task_id[:8]
     shown = ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
-    go_on = "retry" if run.status is RunStatus.FAILED and run.error_class is not ErrorClass.CRASHED else "resume"
+    go_on = (
+        "retry" if run.status is RunStatus.FAILED and run.error_class is not ErrorClass.CRASHED else "resume"
+    )
     raise CodeFrameError(
         f"The tree still holds unaccepted work of task {short} ({run.status.value}): {shown}.",
         f"Go on with it: cf work {go_on} {short}; keep it: add --keep; or take it back: cf work undo {short}",
     )
-

@@ -74,4 +74,3 @@ def unaccepted(workspace: Workspace, snapshots: Snapshots) -> tuple[Run, list[st
             return run, paths
         workspace.store.runs.update(run.id, leftover=Leftover.KEPT)
     return None
-

@@ -1,4 +1,4 @@
-"""What a running run holds: its lease and the lock of its working tree, for exactly as long as it lives (rules 4.3, 4.4).
+"""What a running run holds while it lives: its lease and the lock of its working tree (rules 4.3, 4.4).
 
 Both are `flock`s, so the kernel frees them with the process, however it ends.
 """
@@ -57,7 +57,9 @@ def lock_run(workspace: Workspace, run_id: str, task: Task) -> RunLock:
     lease = Lease.acquire(lease_path(workspace, run_id), info)
     if lease is None:
         tree.release()
-        raise CodeFrameError(f"Run {run_id[:8]} is being worked on by another process.", "Type: cf work status")
+        raise CodeFrameError(
+            f"Run {run_id[:8]} is being worked on by another process.", "Type: cf work status"
+        )
     return RunLock(run_id, tree, lease)
 
 

@@ -40,7 +40,9 @@ class RunOptions:
         return cls(**{k: v for k, v in data.items() if k in known})
 
     @classmethod
-    def merge(cls, config: EnvironmentConfig, typed: Mapping[str, Any], saved: Mapping[str, Any] | None = None) -> RunOptions:
+    def merge(
+        cls, config: EnvironmentConfig, typed: Mapping[str, Any], saved: Mapping[str, Any] | None = None
+    ) -> RunOptions:
         """What was typed (None = not typed) over the earlier run's options over the configuration over the defaults."""
         configured = {
             "model": config.model,

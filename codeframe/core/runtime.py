@@ -143,7 +143,9 @@ class _Job:
 
     def _pack(self, suite: GateSuite | None, capabilities: Capabilities) -> tuple[str, AgentContext]:
         packager = TaskContextPackager(
-            self.workspace, gates=suite.describe() if suite else (), structured_report=capabilities.structured_verdict
+            self.workspace,
+            gates=suite.describe() if suite else (),
+            structured_report=capabilities.structured_verdict,
         )
         prompt, context = packager.build(
             self.run.task_id, attempt=self.run.attempt, previous_errors=self._previous_errors(),
@@ -211,7 +213,9 @@ class _Job:
     def _cancelled(self) -> AgentResult:
         from codeframe.core.agent_adapter import AgentResultStatus
 
-        return AgentResult(AgentResultStatus.FAILED, error="Stopped on request.", error_class=ErrorClass.CANCELLED)
+        return AgentResult(
+            AgentResultStatus.FAILED, error="Stopped on request.", error_class=ErrorClass.CANCELLED
+        )
 
     def _conclude(self, result: AgentResult) -> Run:
         """The verdict transaction: run, task, blocker and the leftovers of earlier runs change together."""
@@ -220,7 +224,9 @@ class _Job:
         report = wrapper.report if wrapper else None
         adapter_class = EngineRegistry.adapter_class(self.engine)
         decided = verdict.decide(
-            result, stall_action=self.options.stall_action, login_hint=getattr(adapter_class, "login_hint", "")
+            result,
+            stall_action=self.options.stall_action,
+            login_hint=getattr(adapter_class, "login_hint", ""),
         )
         changed = any(r.changes or r.commits for r in rounds)
         done = decided.run is RunStatus.COMPLETED

@@ -13,7 +13,8 @@ def preview(workspace: Workspace, planned: Plan) -> str:
     gates = planned.gates.describe() if planned.gates else ("none: switched off",)
     lines = [
         f"task      {planned.task.id[:8]} {planned.task.title}",
-        f"engine    {planned.engine} ({planned.engine_why})" + (f", model {options.model}" if options.model else ""),
+        f"engine    {planned.engine} ({planned.engine_why})"
+        + (f", model {options.model}" if options.model else ""),
         f"limits    {format_duration(options.timeout_s)} in all, {format_duration(options.stall_timeout_s)} of silence, "
         f"{options.max_corrections} corrections",
         *(f"gate      {line}" for line in gates or ("none found: the result would be unverified",)),

@@ -18,7 +18,7 @@ class TakenBack:
 
     restored: tuple[str, ...]
     kept: tuple[tuple[str, str], ...]
-    notes: tuple[str, ...]
+    note: str
     safety: str
 
 
@@ -26,7 +26,11 @@ def take_back(workspace: Workspace, task: Task) -> TakenBack:
     """Undo the task's newest run and the unaccepted runs it stands on. Raises UsageError when there is none."""
     store = workspace.store
     newest = next(
-        (r for r in sorted(store.runs.list(task_id=task.id), key=lambda r: -r.attempt) if r.leftover is not Leftover.UNDONE),
+        (
+            r
+            for r in sorted(store.runs.list(task_id=task.id), key=lambda r: -r.attempt)
+            if r.leftover is not Leftover.UNDONE
+        ),
         None,
     )
     if newest is None:
@@ -44,6 +48,9 @@ def take_back(workspace: Workspace, task: Task) -> TakenBack:
             if task.status is TaskStatus.DONE and result.restored:
                 store.tasks.set_status(task.id, TaskStatus.READY)
             store.events.add(
-                "undo", f"restored {len(result.restored)}, kept {len(result.kept)}", run_id=newest.id, task_id=task.id
+                "undo",
+                f"restored {len(result.restored)}, kept {len(result.kept)}",
+                run_id=newest.id,
+                task_id=task.id,
             )
-    return TakenBack(result.restored, result.kept, result.notes, result.safety.ref)
+    return TakenBack(result.restored, result.kept, result.note, result.safety.ref)

@@ -13,7 +13,11 @@ NO_CHANGE = (
 
 def correction(feedback: str, left: int) -> str:
     """The prompt of a correction round: the failures in `feedback`, and that `left` more rounds remain."""
-    more = "This is the last round." if left == 0 else f"After this, {left} more round{'s' if left > 1 else ''} remain."
+    more = (
+        "This is the last round."
+        if left == 0
+        else f"After this, {left} more round{'s' if left > 1 else ''} remain."
+    )
     return (
         "The checks ran on your work and it does not pass yet. Fix what is listed below, in the code rather than by "
         f"weakening the checks. Do not delete, skip or loosen tests. {more}\n\n{feedback}"

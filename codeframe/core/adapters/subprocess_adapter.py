@@ -140,8 +140,8 @@ class SubprocessAdapter:
         report = self.heard.report or parse_fenced(self.heard.text)
         if report is None:
             return self.result(AgentResultStatus.COMPLETED, outcome, summary=self.heard.text)
+        self.heard.evidence["report"] = report.status
         if report.status == "failed":
-            self.heard.evidence["reported"] = "failed"
             error = report.summary or f"{self.name} reports that it failed"
             return self.result(AgentResultStatus.FAILED, outcome, summary=report.summary, error=error)
         if report.status == "blocked":

@@ -234,7 +234,9 @@ class VerificationWrapper:
             p.round += 1
             left = self._policy.max_corrections - p.round
             prompt, reason = self._again(p, followups.correction(report.feedback(), left)), "correction"
-            self._say(f"Sending the engine back with the failures (correction {p.round} of {self._policy.max_corrections}).")
+            self._say(
+                f"Sending the engine back with the failures (correction {p.round} of {self._policy.max_corrections})."
+            )
 
     def _engine_call(
         self, p: _Progress, workspace: Path, prompt: str, reason: str
@@ -266,10 +268,15 @@ class VerificationWrapper:
                 wait = max(self._policy.backoff_s * 2**transient, result.retry_after_s or 0.0)
                 if wait < p.left_s:
                     transient += 1
-                    self._say(f"{failed.value.replace('_', ' ')}: trying again in {wait:.0f} s ({transient} of {MAX_TRANSIENT_RETRIES}).")
+                    self._say(
+                        f"{failed.value}: trying again in {wait:.0f} s ({transient} of {MAX_TRANSIENT_RETRIES})."
+                    )
                     if self._cancel.wait(wait):
                         return self._cancelled(result), start, end
-                    prompt, reason = self._again(p, followups.after_interruption(failed)), f"retry:{failed.value}"
+                    prompt, reason = (
+                        self._again(p, followups.after_interruption(failed)),
+                        f"retry:{failed.value}",
+                    )
                     continue
             return result, start, end
 
@@ -302,7 +309,9 @@ class VerificationWrapper:
             p.usage = result.token_usage if p.usage is None else p.usage + result.token_usage
         p.duration_ms += result.duration_ms
         session = result.session_id or p.context.session_id
-        p.context = replace(p.context, session_id=session, resume_session=self._capabilities.resume and session is not None)
+        p.context = replace(
+            p.context, session_id=session, resume_session=self._capabilities.resume and session is not None
+        )
         return result, start, end
 
     def _again(self, p: _Progress, followup: str) -> str:
@@ -331,7 +340,9 @@ class VerificationWrapper:
 
     # -- how it ends ------------------------------------------------------------------------------
 
-    def _final(self, p: _Progress, result: AgentResult, status: AgentResultStatus | None = None, **fields: Any) -> AgentResult:
+    def _final(
+        self, p: _Progress, result: AgentResult, status: AgentResultStatus | None = None, **fields: Any
+    ) -> AgentResult:
         """The result of the whole run: the last call's words, the totals, and the measured change."""
         changes = self._snapshots.changes(p.first_start, p.last_end) if p.first_start and p.last_end else []
         return replace(
@@ -358,7 +369,9 @@ class VerificationWrapper:
             p.notes.append(f"The engine also asked: {question}")
         return self._final(p, result)
 
-    def _gates_failed(self, p: _Progress, result: AgentResult, report: GateReport, *, stuck: bool) -> AgentResult:
+    def _gates_failed(
+        self, p: _Progress, result: AgentResult, report: GateReport, *, stuck: bool
+    ) -> AgentResult:
         if report.only_gone:
             gone = [test for verdict in report.verdicts for test in verdict.gone]
             question = (
@@ -370,7 +383,11 @@ class VerificationWrapper:
             )
         why = "the same failures came back" if stuck else f"{p.round} corrections were not enough"
         return self._final(
-            p, result, AgentResultStatus.FAILED, error_class=ErrorClass.GATES, error=f"The gates fail and {why}."
+            p,
+            result,
+            AgentResultStatus.FAILED,
+            error_class=ErrorClass.GATES,
+            error=f"The gates fail and {why}.",
         )
 
     def _no_change(self, p: _Progress, result: AgentResult) -> AgentResult:
@@ -399,13 +416,20 @@ class VerificationWrapper:
         if self._cancel.is_set():
             return self._final(p, self._cancelled(result))
         return self._final(
-            p, result, AgentResultStatus.TIMEOUT, error_class=ErrorClass.TIMEOUT, error="The time was up while the gates ran."
+            p,
+            result,
+            AgentResultStatus.TIMEOUT,
+            error_class=ErrorClass.TIMEOUT,
+            error="The time was up while the gates ran.",
         )
 
     @staticmethod
     def _cancelled(result: AgentResult) -> AgentResult:
         return replace(
-            result, status=AgentResultStatus.FAILED, error_class=ErrorClass.CANCELLED, error="Stopped on request."
+            result,
+            status=AgentResultStatus.FAILED,
+            error_class=ErrorClass.CANCELLED,
+            error="Stopped on request.",
         )
 
     # -- events -----------------------------------------------------------------------------------

@@ -41,6 +41,11 @@ class GateSuite:
         self._tools: dict[str, tuple[Project, Tool]] = {}
         self._launches = itertools.count(1)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The gates' names, in the order they run."""
+        return tuple(gate.name for gate in self._gates)
+
     def describe(self) -> tuple[str, ...]:
         """One line per gate, as it is run (without our own options): "pytest: .venv/bin/python -m pytest"."""
         return tuple(f"{gate.name}: {self._described(gate)}" for gate in self._gates)
