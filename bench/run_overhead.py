@@ -45,8 +45,7 @@ def main() -> None:
         )
         engine = FakeEngine(Path(scratch) / "engine")
         engine.calls(call(claude_lines.session(write("a.txt", "x"), claude_lines.verdict("done"))))
-        engine.install("claude")
-        env = {**os.environ, **engine.env, "HOME": scratch}
+        env = {**os.environ, "PATH": engine.path(), "HOME": scratch}
         subprocess.run([cf, "init"], cwd=repo, check=True, stdout=subprocess.DEVNULL)
         alone, whole = [], []
         for turn in range(repeat + 1):
@@ -61,7 +60,8 @@ def main() -> None:
             start = time.perf_counter()
             subprocess.run(
                 [cf, "work", "start", task.stdout.strip(), "--execute", "--engine", "claude-code", "--no-gates"],
-                cwd=repo, env=env, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                cwd=repo, env=env, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
             )  # fmt: skip
             end = time.perf_counter()
             git(repo, "clean", "-fdq")

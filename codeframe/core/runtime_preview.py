@@ -15,8 +15,8 @@ def preview(workspace: Workspace, planned: Plan) -> str:
         f"task      {planned.task.id[:8]} {planned.task.title}",
         f"engine    {planned.engine} ({planned.engine_why})"
         + (f", model {options.model}" if options.model else ""),
-        f"limits    {format_duration(options.timeout_s)} in all, {format_duration(options.stall_timeout_s)} of silence, "
-        f"{options.max_corrections} corrections",
+        f"limits    {format_duration(options.timeout_s)} in all, "
+        f"{format_duration(options.stall_timeout_s)} of silence, {options.max_corrections} corrections",
         *(f"gate      {line}" for line in gates or ("none found: the result would be unverified",)),
         f"snapshot  refs/codeframe/{workspace.id}/{planned.task.id}/… of {workspace.repo.toplevel}",
         "",
