@@ -189,6 +189,7 @@ class VerificationWrapper:
         """
         progress = _Progress(time.monotonic() + timeout_ms / 1000, context, task_prompt)
         self.notes = progress.notes
+        self._events.open()
         try:
             return self._rounds(progress, workspace_path)
         finally:
