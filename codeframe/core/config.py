@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
-from reprlib import repr as short_repr
 from typing import Any
 
 from codeframe.core.durations import parse_duration
@@ -83,11 +82,11 @@ class EnvironmentConfig:
             if value is not None or DEFAULTS[key] is not None:
                 problem = _CHECK[key](value)
                 if problem:
-                    sentences.append(f"`{key}` {problem}, not {short_repr(value)}.")
+                    sentences.append(f"`{key}` {problem}, not {_shown(value)}.")
         for key, value in self.unknown.items():
             if key == _ALIAS:
                 sentences.append(
-                    f"`engine` ({short_repr(self.engine)}) and `{_ALIAS}` ({short_repr(value)}) are the same"
+                    f"`engine` ({_shown(self.engine)}) and `{_ALIAS}` ({_shown(value)}) are the same"
                     " key and differ."
                 )
             else:
@@ -257,6 +256,14 @@ def _refuse_invalid(config: EnvironmentConfig, path: Path | None) -> None:
     if sentences:
         where = f"{path}: " if path else ""
         raise UsageError(where + " ".join(sentences), "Type: cf config set KEY VALUE")
+
+
+def _shown(value: Any) -> str:
+    """A value for an error: whole where it is a short scalar, never a structure of unknown size."""
+    if isinstance(value, list | dict):
+        return "a list" if isinstance(value, list) else "a mapping"
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _nearest(key: str) -> str:
