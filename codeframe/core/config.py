@@ -210,17 +210,17 @@ def _edited(path: Path, key: str, data: Mapping[str, Any]) -> str:
     quoted = json.dumps(data[key], ensure_ascii=False)  # also valid YAML
     plain = data[key] if isinstance(data[key], str) else quoted
     line = re.compile(rf"^{key}[ \t]*:[^\n#]*?(?=[ \t]+#|[ \t]*$)", re.MULTILINE)
+    edits = []
     for value in (plain, quoted):
         new_line = f"{key}: {value}"
         if line.search(old):
-            text = line.sub(lambda _, new=new_line: new, old, count=1)  # type: ignore[misc]
+            edits.append(line.sub(lambda _, new=new_line: new, old, count=1))  # type: ignore[misc]
         else:
-            text = f"{old}{'' if not old or old.endswith(chr(10)) else chr(10)}{new_line}\n"
-        if _reads_as(text, data):
-            return text
+            edits.append(f"{old}{'' if not old or old.endswith(chr(10)) else chr(10)}{new_line}\n")
     import yaml
 
-    return yaml.safe_dump(dict(data), sort_keys=False, allow_unicode=True)
+    edits += [yaml.safe_dump(dict(data), sort_keys=False, allow_unicode=raw) for raw in (True, False)]
+    return next(text for text in edits if _reads_as(text, data))
 
 
 def _reads_as(text: str, data: Mapping[str, Any]) -> bool:
@@ -295,6 +295,7 @@ _CONVERT: Mapping[str, Callable[[Any], Any]] = {
 
 def _typed(key: str, text: str) -> Any:
     """The value a person means by `text` on the command line."""
+    text = text.encode("utf-8", "replace").decode()  # no lone surrogates
     if key == "gates":
         try:
             return parse_yaml(text)

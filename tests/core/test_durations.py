@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codeframe.core.durations import format_duration, parse_duration
@@ -61,6 +61,7 @@ def test_anything_else_is_refused_with_an_example(text: str | bool) -> None:
     assert "15m" in caught.value.hint
 
 
+@settings(deadline=None)
 @given(st.text() | st.integers() | st.floats())
 def test_junk_never_crashes(text: str | int | float) -> None:
     try:
@@ -69,6 +70,7 @@ def test_junk_never_crashes(text: str | int | float) -> None:
         pass
 
 
+@settings(deadline=None)
 @given(st.integers(1, 365 * 24 * 3600))
 def test_what_is_shown_can_be_typed(seconds: int) -> None:
     assert parse_duration(format_duration(seconds)) == seconds
