@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
-from reprlib import repr as short_repr
 from typing import Any
 
 from codeframe.core.durations import parse_duration
@@ -83,11 +82,11 @@ class EnvironmentConfig:
             if value is not None or DEFAULTS[key] is not None:
                 problem = _CHECK[key](value)
                 if problem:
-                    sentences.append(f"`{key}` {problem}, not {short_repr(value)}.")
+                    sentences.append(f"`{key}` {problem}, not {_shown(value)}.")
         for key, value in self.unknown.items():
             if key == _ALIAS:
                 sentences.append(
-                    f"`engine` ({short_repr(self.engine)}) and `{_ALIAS}` ({short_repr(value)}) are the same"
+                    f"`engine` ({_shown(self.engine)}) and `{_ALIAS}` ({_shown(value)}) are the same"
                     " key and differ."
                 )
             else:
@@ -211,17 +210,17 @@ def _edited(path: Path, key: str, data: Mapping[str, Any]) -> str:
     quoted = json.dumps(data[key], ensure_ascii=False)  # also valid YAML
     plain = data[key] if isinstance(data[key], str) else quoted
     line = re.compile(rf"^{key}[ \t]*:[^\n#]*?(?=[ \t]+#|[ \t]*$)", re.MULTILINE)
+    edits = []
     for value in (plain, quoted):
         new_line = f"{key}: {value}"
         if line.search(old):
-            text = line.sub(lambda _, new=new_line: new, old, count=1)  # type: ignore[misc]
+            edits.append(line.sub(lambda _, new=new_line: new, old, count=1))  # type: ignore[misc]
         else:
-            text = f"{old}{'' if not old or old.endswith(chr(10)) else chr(10)}{new_line}\n"
-        if _reads_as(text, data):
-            return text
+            edits.append(f"{old}{'' if not old or old.endswith(chr(10)) else chr(10)}{new_line}\n")
     import yaml
 
-    return yaml.safe_dump(dict(data), sort_keys=False, allow_unicode=True)
+    edits += [yaml.safe_dump(dict(data), sort_keys=False, allow_unicode=raw) for raw in (True, False)]
+    return next(text for text in edits if _reads_as(text, data))
 
 
 def _reads_as(text: str, data: Mapping[str, Any]) -> bool:
@@ -259,6 +258,14 @@ def _refuse_invalid(config: EnvironmentConfig, path: Path | None) -> None:
         raise UsageError(where + " ".join(sentences), "Type: cf config set KEY VALUE")
 
 
+def _shown(value: Any) -> str:
+    """A value for an error: whole where it is a short scalar, never a structure of unknown size."""
+    if isinstance(value, list | dict):
+        return "a list" if isinstance(value, list) else "a mapping"
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
 def _nearest(key: str) -> str:
     import difflib
 
@@ -288,6 +295,7 @@ _CONVERT: Mapping[str, Callable[[Any], Any]] = {
 
 def _typed(key: str, text: str) -> Any:
     """The value a person means by `text` on the command line."""
+    text = text.encode("utf-8", "replace").decode()  # no lone surrogates
     if key == "gates":
         try:
             return parse_yaml(text)

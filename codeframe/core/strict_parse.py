@@ -42,6 +42,8 @@ def parse_yaml(text: str) -> Any:
         raise ValueError(f"{where}{error.problem or error.context}") from error
     except yaml.YAMLError as error:
         raise ValueError(" ".join(str(error).split())) from error
+    except LookupError as error:  # PyYAML's own, for `!!int` before nothing or `!!bool` before a word
+        raise ValueError("a tag (`!!...`) does not fit its value") from error
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from dataclasses import dataclass
@@ -61,6 +60,8 @@ class Workspace:
     @property
     def tree_key(self) -> str:
         """12 hex characters that name this working tree among the repository's, wherever that is moved."""
+        import hashlib  # it loads OpenSSL, and few commands lock a tree
+
         inside = os.path.relpath(self.repo.git_dir, self.repo.common_dir)
         return hashlib.sha256(os.fsencode(inside)).hexdigest()[:12]
 

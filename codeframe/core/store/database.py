@@ -86,7 +86,7 @@ class Database:
             raise UsageError(f"No {noun} starts with '{prefix.strip()[:40]}'.", f"Type: {list_with}")
         if len(rows) > 1:
             listed = [f"{row[0]} {row[1]}" for row in rows[:_CANDIDATES]]
-            listed += ["..."] if len(rows) > _CANDIDATES else []
+            listed += ["and more"] if len(rows) > _CANDIDATES else []
             raise UsageError(
                 f"'{wanted}' could be any of these {noun}s: {'; '.join(listed)}.",
                 "Type more of the id.",
@@ -121,11 +121,16 @@ class Database:
         try:
             yield
         except sqlite3.DatabaseError as error:
-            code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the low byte is the primary code
+            extended = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+            code = extended & 0xFF  # the low byte is the primary code
             if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
                 raise CodeFrameError(
                     f"The database {self.path} is damaged ({error}).",
                     f"Restore it from a backup, or begin a new one: mv '{self.path}' '{self.path}.damaged'",
+                ) from error
+            if extended == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY:
+                raise CodeFrameError(
+                    "The task or run that this belongs to does not exist (any more)."
                 ) from error
             if code == sqlite3.SQLITE_BUSY:
                 raise CodeFrameError(
