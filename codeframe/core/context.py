@@ -183,9 +183,7 @@ def _without_secret_files(diff: str, redactor: Redactor) -> tuple[str, tuple[Lef
     kept, left_out = [], []
     for part in re.split(r"^(?=diff --git )", diff, flags=re.MULTILINE):
         header = part.partition("\n@@")[0]
-        paths = re.findall(
-            r'^(?:--- "?a|\+\+\+ "?b)/(.*?)"?\t?$', header, re.MULTILINE
-        )
+        paths = re.findall(r'^(?:--- "?a|\+\+\+ "?b)/(.*?)"?\t?$', header, re.MULTILINE)
         # An empty or binary file has no such lines, but the same name twice in the first one.
         paths = paths or re.findall(r'\Adiff --git "?a/(.*)"? "?b/\1"?$', header, re.MULTILINE)
         if any(map(looks_secret, paths)) or redactor.contains_secret(part):

@@ -158,7 +158,7 @@ def _task(context: TaskContext) -> Section:
     task = context.task
     text = f"{task.title}\n\n{task.description}".strip()
     label = "Title, then description" if task.description else "Title"
-    return Section("Task", 6, [Block(label, text, f"`cf tasks show {task.id}`")])
+    return Section("Task", 8, [Block(label, text, f"`cf tasks show {task.id}`")])
 
 
 def _dependencies(context: TaskContext) -> Section:
@@ -171,7 +171,7 @@ def _dependencies(context: TaskContext) -> Section:
     more = len(context.task.depends_on) - len(context.dependencies)
     if more:
         notes.append(f"{more} more are left out; all of them: `cf tasks show {context.task.id}`.")
-    intro = "Tasks this one builds on. They are done, and what they changed is in the tree."
+    intro = "Tasks this one builds on. What those that are DONE changed is in the tree."
     return Section("Done before", 3, blocks, intro, notes)
 
 
@@ -191,7 +191,7 @@ def _dependency_blocks(dependency: Dependency) -> list[Block]:
 
 
 def _name(dependency: Dependency) -> str:
-    return f"{inline(dependency.task.title)} ({dependency.task.id})"
+    return f"{inline(dependency.task.title)} ({dependency.task.id}, {dependency.task.status})"
 
 
 def _files(context: TaskContext, max_inline_bytes: int) -> Section:
@@ -238,7 +238,7 @@ def _attempts(attempt: int, errors: Sequence[str], where: str) -> Section:
     said = f"This is attempt {attempt + 1} at this task. Work of earlier ones may still be in the tree."
     intro = f"{said} They failed with what follows: do not repeat it." if blocks else ""
     notes = [said] if attempt and not blocks else []
-    return Section("Earlier attempts", 5, blocks, intro, notes)
+    return Section("Earlier attempts", 12, blocks, intro, notes)
 
 
 def _note(note: str) -> Section:

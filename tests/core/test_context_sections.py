@@ -18,25 +18,9 @@ from codeframe.core.prompt_sections import (
     inline,
     render_sections,
 )
+from tests.kit.markdown import fenced_texts
 
 texts = st.text(alphabet=st.sampled_from("ab `~\n#é中😀\t")) | st.text(max_size=50).map(lambda t: t * 40)
-
-
-def fenced_texts(markdown: str) -> list[str]:
-    """What a CommonMark reader finds inside the fences; asserts that each one is closed."""
-    found: list[str] = []
-    marks, inside = "", []
-    for line in markdown.split("\n"):
-        if marks:
-            if re.fullmatch(rf" {{0,3}}`{{{len(marks)},}}[ \t]*", line):
-                found.append("\n".join(inside))
-                marks, inside = "", []
-            else:
-                inside.append(line)
-        elif match := re.match(r" {0,3}(`{3,})[^`]*$", line):
-            marks = match[1]
-    assert not marks, "a fence is left open"
-    return found
 
 
 @pytest.mark.parametrize(("text", "tokens"), [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2), ("中中", 2)])
