@@ -84,10 +84,9 @@ class TaskContextPackager:
         `snapshots` reads the changes of the tasks it depends on. Runs nothing of the repository (rule
         9.1). Raises UsageError for an unknown task.
         """
-        clean = self._redactor.redact
         context = collect(self._workspace, task_id, self._redactor, snapshots)
-        gates = tuple(map(clean, self._gates))
-        errors, note = tuple(map(clean, previous_errors)), clean(note).strip()
+        gates, errors = tuple(map(self._clean, self._gates)), tuple(map(self._clean, previous_errors))
+        note = self._clean(note).strip()
 
         how = f"## How to work\n\n{instructions(self._structured_report)}\n\n## Rules\n\n{RULES}"
         project = [_stack(context), _checks(gates), _preferences(context), _prd(context)]
@@ -122,6 +121,10 @@ class TaskContextPackager:
             attempt=attempt,
             previous_errors=tuple(keep_ends(error, MAX_ERROR_BYTES) for error in errors),
         )
+
+    def _clean(self, text: str) -> str:
+        """Without secrets, and without the lone surrogates a badly encoded argument leaves."""
+        return self._redactor.redact(text.encode("utf-8", "replace").decode("utf-8"))
 
     def _where_errors_are(self, task_id: str) -> str:
         """The folder of the last run that ended, where what it printed is kept whole."""
