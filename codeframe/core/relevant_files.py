@@ -19,6 +19,7 @@ MAX_FILE_BYTES = 256 * 1024
 MAX_FILES_READ = 2000
 MAX_BYTES_READ = 16 * 1024 * 1024
 MAX_KEYWORDS = 40
+MAX_TASK_CHARS = 20_000  # a task says early what it is about
 FINALISTS = 100  # files whose words and definitions are looked at one by one
 
 # Made by tools, and full of everybody's words.
@@ -102,6 +103,7 @@ class _Ranker:
 
     def __init__(self, repository: Path, root: Path, title: str, description: str) -> None:
         self.repository, self.root = repository, root
+        description = description[:MAX_TASK_CHARS]
         task = f"{title}\n{description}"
         counted = Counter(words(title) * 3 + words(description))
         self.keywords = [word for word, _ in counted.most_common(MAX_KEYWORDS)]
@@ -118,7 +120,8 @@ class _Ranker:
         by_name = self._by_name(paths)
         ordered = sorted(paths, key=lambda path: (-self._named(path), -by_name[path], path))
         secret = [path for path in ordered if looks_secret(path)]
-        readable = [path for path in ordered if path not in set(secret)]
+        hidden = set(secret)
+        readable = [path for path in ordered if path not in hidden]
         scores, files = self._by_content(readable, by_name), list[RelevantFile]()
         enough = max(scores.values(), default=0) / 10  # less is a word in passing
         best = [path for path, score in scores.items() if self._named(path) or score > enough]

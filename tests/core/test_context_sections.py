@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -81,7 +82,13 @@ blocks = st.builds(
 def test_the_budget_is_kept_every_cut_is_announced_and_no_fence_breaks(
     layout: list[tuple[int, list[Block]]], budget: int
 ) -> None:
-    sections = [Section(f"Section {i}", share, blocks) for i, (share, blocks) in enumerate(layout)]
+    def told_apart(i: int, block: Block) -> Block:
+        return replace(block, label=f"{block.label} {i}", text=block.text and f"{i} {block.text}")
+
+    sections = [
+        Section(f"Section {i}", share, [told_apart(j, block) for j, block in enumerate(blocks)])
+        for i, (share, blocks) in enumerate(layout)
+    ]
     rendered = render_sections(sections, budget)
 
     spent = 0
