@@ -39,7 +39,7 @@ _PATTERNS: tuple[tuple[ErrorClass, re.Pattern[str]], ...] = tuple(
         (ErrorClass.AUTH, r"\b401\b.{0,20}\bunauthorized\b|\bunauthorized\b.{0,20}\b401\b"),
         (
             ErrorClass.RATE_LIMITED,
-            r"\brate_limit(_error|_exceeded)?\b|\b429\b.{0,40}\b(too many|rate|rejected)",
+            r"\brate_limit(_error|_exceeded)?\b|\b(rejected|status|error):? \(?429\b",
         ),
         (ErrorClass.RATE_LIMITED, r"\btoo many requests\b|\brate limit (reached|exceeded)\b"),
         (
@@ -84,7 +84,7 @@ _ASKS = re.compile(
 )
 _NEEDS = re.compile(
     r"\b((please|could you|could you please) (confirm|clarify|provide|specify|tell me)|"
-    r"i need (you to|to know|more information|clarification|your)|before i (can )?(start|proceed|continue))\b",
+    r"i need (you to|to know|more information|clarification)|before i (can )?(start|proceed|continue))\b",
     re.IGNORECASE,
 )
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)

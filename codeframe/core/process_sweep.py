@@ -4,7 +4,8 @@ Three things tell that a process belongs to a run: the marker in the environment
 with, its session, and its descent from the engine. What none of them shows is not found: a process
 that dropped the marker, left the session and lost its parent before anyone looked (adopted by the
 subreaper, but by then nothing says whose it was); one that wrote over its environment block; one
-whose environment the system hides from its own user ("non-dumpable", for example ssh-agent).
+whose environment the system hides from its own user ("non-dumpable", for example ssh-agent); one
+that forks and exits faster than a scan of all processes, outside the engine's process group.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def end_processes(
     give_up = polite_until + _KILL_S
     clean_scans = 0
     while clean_scans < 2 and time.monotonic() < give_up:
-        found = set(find()) - untouchable
+        found = [process for process in dict.fromkeys(find()) if process not in untouchable]
         if not found:
             clean_scans += 1
             continue
@@ -108,7 +109,7 @@ def end_processes(
             ended.setdefault(process, describe_process(process))
             if not _send(process, signal.SIGTERM if polite else signal.SIGKILL):
                 untouchable.add(process)
-        _wait_gone(found - untouchable, polite_until if polite else give_up)
+        _wait_gone(set(found) - untouchable, polite_until if polite else give_up)
     return {p: f"{text} (could not be ended)" if is_alive(p) else text for p, text in ended.items()}
 
 

@@ -30,6 +30,12 @@ _IDENTITY = {
     for what, value in (("NAME", "codeframe"), ("EMAIL", "codeframe@localhost"))
 }
 
+_NO_REFLOG = {
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "core.logAllRefUpdates",
+    "GIT_CONFIG_VALUE_0": "false",
+}
+
 # What a git folder holds while an operation waits for the person -> its name, what ends it.
 _BUSY = {
     "MERGE_HEAD": ("merge", "git merge --abort"),
@@ -113,7 +119,7 @@ class Snapshots:
             message = f"On {on}: codeframe {label} of {task_id}\n\n{json.dumps(facts)}"
             commit = self._commit(tree, [*parents, staged], message)
             # The empty old value: the ref must be new.
-            self.git.run("-c", "core.logAllRefUpdates=false", "update-ref", facts["ref"], commit, "")
+            self.git.run("update-ref", facts["ref"], commit, "", env=_NO_REFLOG)
             return _snapshot(commit, tree, facts)
 
     def load(self, commit: str) -> Snapshot:
@@ -191,12 +197,11 @@ class Snapshots:
         """HEAD's commit, its branch, and the next free number of the task."""
         ask = ("rev-parse", "--revs-only", "HEAD", "--symbolic-full-name", "HEAD")
         lines = self.git.text(*ask, f"--glob={self._prefix}/{task_id}/").splitlines()
-        kept = [line for line in lines if line.startswith(f"{self._prefix}/{task_id}/")]
-        number = 1 + max(map(_number, kept), default=0)
-        if len(lines) == len(kept):  # no commit yet
-            return None, self.git.text("symbolic-ref", "-q", "HEAD"), number
-        head, branch = lines[:2]
-        return head, None if branch == "HEAD" else branch, number
+        if not lines:  # no commit yet
+            refs = self._refs(task_id)
+            return None, self.git.text("symbolic-ref", "-q", "HEAD"), 1 + max(map(_number, refs), default=0)
+        head, branch, *refs_kept = lines
+        return head, None if branch == "HEAD" else branch, 1 + max(map(_number, refs_kept), default=0)
 
     def _commit(self, tree: str, parents: Iterable[str], message: str) -> str:
         flags = [flag for parent in parents for flag in ("-p", parent)]

@@ -10,7 +10,7 @@ import hashlib
 import os
 import secrets
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -34,31 +34,33 @@ class UndoResult:
     note: str = ""
 
 
-def undo(snapshots: Snapshots, task_id: str, base: Snapshot, end: Snapshot) -> UndoResult:
-    """Take back the changes from `base` to `end`. HEAD and its branch do not move.
+def undo(snapshots: Snapshots, task_id: str, spans: Sequence[tuple[Snapshot, Snapshot]]) -> UndoResult:
+    """Take back the changes of each (start, end) span, the newest first. HEAD and its branch do not move.
 
-    Raises CodeFrameError when no snapshot can be taken (say, during a merge); nothing has changed then.
+    `spans` are in the order they happened; what changed between two of them was not the run's and
+    stays. Raises CodeFrameError when no snapshot can be taken (say, during a merge); nothing has
+    changed then.
     """
     safety = snapshots.take(task_id, "undo")
-    work = _Undo(snapshots, base)
-    work.run(snapshots.changes(base.commit, end.commit))
-    for each in (*base.left_out, *end.left_out):
-        work.kept[each.path] = f"not covered by snapshots: {each.reason}"
-    _restore_index(snapshots, base, end, work.kept.keys())
-    return UndoResult(
-        tuple(sorted(work.restored)), tuple(sorted(work.kept.items())), safety, _note(base, safety)
-    )
+    work = _Undo(snapshots, sha256=len(safety.commit) == 64)
+    for start, end in reversed(spans):
+        work.run(snapshots.changes(start.commit, end.commit))
+        for each in (*start.left_out, *end.left_out):
+            work.kept[each.path] = f"not covered by snapshots: {each.reason}"
+        _restore_index(snapshots, start, end, work.kept.keys())
+    note = _note(spans[0][0], spans[-1][1], safety) if spans else ""
+    return UndoResult(tuple(sorted(work.restored)), tuple(sorted(work.kept.items())), safety, note)
 
 
 class _Undo:
     """The working tree's part."""
 
-    def __init__(self, snapshots: Snapshots, base: Snapshot) -> None:
+    def __init__(self, snapshots: Snapshots, *, sha256: bool) -> None:
         self.restored: set[str] = set()
         self.kept: dict[str, str] = {}
         self._git = snapshots.git
         self._top = snapshots.repo.toplevel
-        self._sha256 = len(base.commit) == 64
+        self._sha256 = sha256
 
     def run(self, changes: list[FileChange]) -> None:
         """Ignore rules first, as they tell which new files are not the run's; then removals, to make room."""
@@ -73,7 +75,7 @@ class _Undo:
     def _restore(self, changes: list[FileChange], blobs: BlobReader) -> None:
         for change in sorted(changes, key=lambda each: each.before is not None):
             now = self._look(change.path)
-            if now == change.before:
+            if now == change.before or change.path in self.kept:
                 continue  # an earlier undo was here
             if GITLINK in {entry.mode for entry in (change.before, change.after) if entry}:
                 self.kept[change.path] = "a nested repository"
@@ -138,16 +140,14 @@ class _Undo:
                 place.unlink()
                 self._prune(place.parent)
                 return ""
-            place.parent.mkdir(parents=True, exist_ok=True)
-            if not in_real_folders(self._top, path):
-                return "a symlink is in the way"
+            self._make_folders(path)
             temporary = place.with_name(f".codeframe-undo-{secrets.token_hex(8)}")
             try:
                 self._write(temporary, place, entry, blobs)
                 temporary.replace(place)
             finally:
                 temporary.unlink(missing_ok=True)
-        except FileExistsError:
+        except (FileExistsError, NotADirectoryError):
             return "a file or symlink is in the way"
         except IsADirectoryError:
             return "a folder is in its place"
@@ -167,6 +167,16 @@ class _Undo:
             target = temporary.read_bytes()
             temporary.unlink()
             os.symlink(target, os.fsencode(temporary))
+
+    def _make_folders(self, path: str) -> None:
+        """The folders above `path`, one by one: `mkdir -p` would follow a symlink out of the tree."""
+        folder = self._top
+        for part in path.split("/")[:-1]:
+            folder = folder / part
+            if not os.path.lexists(folder):
+                folder.mkdir()
+            elif folder.is_symlink() or not folder.is_dir():
+                raise NotADirectoryError
 
     def _prune(self, folder: Path) -> None:
         while folder != self._top:
@@ -200,14 +210,16 @@ def _restore_index(snapshots: Snapshots, base: Snapshot, end: Snapshot, kept: It
         snapshots.git.run("update-index", "-z", "--index-info", stdin=index_info(entries))
 
 
-def _note(base: Snapshot, now: Snapshot) -> str:
-    """What undo leaves to the person: another branch, commits of the engine's own."""
+def _note(base: Snapshot, end: Snapshot, now: Snapshot) -> str:
+    """What undo leaves to the person: another branch, commits the run made by itself."""
     if base.branch != now.branch:
         where, was = ((each.branch or "no branch").removeprefix("refs/heads/") for each in (now, base))
         return f"HEAD is on {where} and was on {was} before the run; to go back type: git switch {was}"
-    if base.head != now.head and base.head:
-        return f"Commits made since are kept; to drop them type: git reset --soft {base.head}"
-    return ""
+    if base.head == end.head or base.head is None:
+        return ""
+    if now.head == end.head:
+        return f"The run's own commits are kept; to drop them type: git reset --soft {base.head}"
+    return f"The run's own commits are kept, with later ones on top; to see them type: git log {base.head}.."
 
 
 def _is_ignore_file(path: str) -> bool:

@@ -251,7 +251,13 @@ def wrote(path: str, content: str) -> Steps:
 def ran(command: str, stdout: str = "") -> Steps:
     """The Bash tool runs a command that succeeds."""
     tool_id = _tool_id()
-    details = {"stdout": stdout, "stderr": "", "interrupted": False, "isImage": False, "noOutputExpected": False}
+    details = {
+        "stdout": stdout,
+        "stderr": "",
+        "interrupted": False,
+        "isImage": False,
+        "noOutputExpected": False,
+    }
     return [
         out(tool_use("Bash", {"command": command, "description": "run"}, tool_id)),
         sh(command),

@@ -61,7 +61,9 @@ def run_cf(
     `env` is laid over `clean_env()`; `stdin` None is /dev/null. After `timeout` seconds it is killed and
     the test fails with what had been printed.
     """
-    process = start_cf(*args, cwd=cwd, env=env, stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE)
+    process = start_cf(
+        *args, cwd=cwd, env=env, stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE
+    )
     try:
         out, err = process.communicate(stdin, timeout)
     except subprocess.TimeoutExpired:

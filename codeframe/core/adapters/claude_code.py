@@ -3,9 +3,9 @@
 **The prompt** travels as one `--input-format stream-json` message of two text blocks: the prompt, then a
 blank one. The CLI expands `@path` (it reads that file into the conversation, `/etc/hostname` too) and obeys
 a leading `/command`, but only in the *last* block of a message; a blank block it leaves out of the request.
-So the prompt arrives byte for byte, nothing escaped and nothing added: `@`, `/`, quotes, CRLF, NUL, 13 MB (plain
-text on stdin ends at 10 MB). Events, exit statuses, sessions, signals and the structured verdict are those
-of plain text. Escaping is the worse way: `@` after a zero-width space stays unexpanded, but altered.
+So the prompt arrives byte for byte, nothing escaped and nothing added: `@`, `/`, quotes, CRLF, NUL, 13 MB
+(plain text on stdin ends at 10 MB). Events, exit statuses, sessions, signals and the structured verdict are
+those of plain text. Escaping is the worse way: an `@` after a zero-width space stays unexpanded, but altered.
 
 **Autonomy.** "workspace": edits inside the working directory and Bash are allowed (Bash is not confined by
 the CLI), the rest is denied. "full": `bypassPermissions`. The CLI refuses that to root unless IS_SANDBOX=1,
@@ -31,7 +31,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from codeframe.core.adapters.subprocess_adapter import Launch, SubprocessAdapter, Terminal, engine_environment
+from codeframe.core.adapters.heard import Terminal
+from codeframe.core.adapters.subprocess_adapter import Launch, SubprocessAdapter, engine_environment
 from codeframe.core.adapters.verdict_report import VERDICT_SCHEMA, instructions, parse_structured
 from codeframe.core.agent_adapter import AgentContext, AgentEvent, AgentResult, Capabilities
 from codeframe.core.blocker_detection import classify_error_for_blocker
@@ -109,12 +110,12 @@ class ClaudeCodeAdapter(SubprocessAdapter):
 
     @classmethod
     def requirements(cls) -> dict[str, bool]:
-        """What must be there -> is it. Asks `claude auth status`, which does not validate the login."""
-        found = shutil.which("claude") is not None
-        return {"claude on PATH": found, "logged in": found and cls._logged_in()}
+        """What must be there -> is it."""
+        return {"claude on PATH": shutil.which("claude") is not None}
 
     @classmethod
-    def _logged_in(cls) -> bool:
+    def logged_in(cls) -> bool:
+        """What `claude auth status` says; it asks no server, so an expired login passes."""
         printed: list[str] = []
 
         def on_line(stream: str, line: Line) -> None:
@@ -265,7 +266,7 @@ class ClaudeCodeAdapter(SubprocessAdapter):
             self.heard.evidence["rate_limit_type"] = _text(info.get("rateLimitType"))
 
     def _result(self, obj: dict[str, Any]) -> None:
-        """The end of a turn. Of several the last counts; its `modelUsage` includes that of the earlier ones."""
+        """The end of a turn. Of several the last counts; its `modelUsage` includes the earlier ones'."""
         heard = self.heard
         heard.open_tools.clear()
         heard.usage = self._usage(obj)

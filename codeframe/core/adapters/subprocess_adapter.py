@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from codeframe.core.adapters.event_stream import EventStream
+from codeframe.core.adapters.heard import Heard, Terminal
 from codeframe.core.adapters.transcript import TRANSCRIPT_NAME, TranscriptWriter
-from codeframe.core.adapters.verdict_report import Report, parse_fenced
+from codeframe.core.adapters.verdict_report import parse_fenced
 from codeframe.core.agent_adapter import (
     DEFAULT_TIMEOUT_MS,
     AgentContext,
@@ -23,7 +24,7 @@ from codeframe.core.agent_adapter import (
     AgentResultStatus,
     Capabilities,
 )
-from codeframe.core.models import ErrorClass, TokenUsage
+from codeframe.core.models import ErrorClass
 from codeframe.core.process import EndedBy, Limits, ProcessOutcome, run_process
 from codeframe.core.redaction import Redactor
 
@@ -75,49 +76,6 @@ class Launch:
     env_drop: frozenset[str] = frozenset()
     session_id: str | None = None
     notices: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Terminal:
-    """The end as an engine announced it. `error` None is success; `retry_after_s` in seconds."""
-
-    error: str | None = None
-    error_class: ErrorClass | None = None
-    retry_after_s: float | None = None
-
-
-@dataclass
-class Heard:
-    """What one launch's stream has said so far. `parse` fills it in; `finish` reads it.
-
-    `open_tools` are ids of commands the engine has running; `files` maps a path, relative to the
-    workspace where it is inside, to "created", "modified" or "deleted"; `text` is the final answer.
-    """
-
-    workspace: Path
-    session_id: str | None = None
-    terminal: Terminal | None = None
-    report: Report | None = None
-    text: str = ""
-    usage: TokenUsage | None = None
-    open_tools: set[str] = field(default_factory=set)
-    files: dict[str, str] = field(default_factory=dict)
-    evidence: dict[str, Any] = field(default_factory=dict)
-
-    def relative(self, path: str) -> str:
-        """`path` as seen from the workspace; unchanged where it lies outside. Follows no links."""
-        for root in (self.workspace, Path(os.path.realpath(self.workspace))):
-            rest = os.path.relpath(os.path.join(root, path), root)
-            if rest != os.pardir and not rest.startswith(os.pardir + os.sep):
-                return rest
-        return path
-
-    def file(self, path: str, change: str) -> AgentEvent:
-        """Note one changed file and make its event. A file that was created stays so when edited later."""
-        name = self.relative(path)
-        if not (change == "modified" and self.files.get(name) == "created"):
-            self.files[name] = change
-        return AgentEvent("file_changed", name, metadata={"change": change})
 
 
 class SubprocessAdapter:
@@ -182,8 +140,8 @@ class SubprocessAdapter:
         report = self.heard.report or parse_fenced(self.heard.text)
         if report is None:
             return self.result(AgentResultStatus.COMPLETED, outcome, summary=self.heard.text)
+        self.heard.evidence["report"] = report.status
         if report.status == "failed":
-            self.heard.evidence["reported"] = "failed"
             error = report.summary or f"{self.name} reports that it failed"
             return self.result(AgentResultStatus.FAILED, outcome, summary=report.summary, error=error)
         if report.status == "blocked":

@@ -66,13 +66,14 @@ class RunStore:
         task_id: str,
         *,
         engine: str,
+        id: str | None = None,
         expect: Sequence[TaskStatus] = (TaskStatus.READY,),
         **values: Any,
     ) -> Run:
         """Begin a run: the task, in one of `expect`, becomes IN_PROGRESS and the run's row is written.
 
-        `values` are further fields of Run; `attempt` is counted, `previous_run_id` is the task's
-        last run unless given. CodeFrameError when another run holds the task (it names that run)
+        `id` is one the caller has locked already; `values` are further fields of Run; `attempt` is
+        counted, `previous_run_id` is the task's last run unless given. CodeFrameError when another run holds the task (it names that run)
         or the task is in another state.
         """
         with self._db.write() as connection:
@@ -91,7 +92,7 @@ class RunStore:
             last = self.latest(task_id)
             values.setdefault("previous_run_id", last.id if last else None)
             run = Run(
-                id=new_id(connection, "runs"),
+                id=id or new_id(connection, "runs"),
                 task_id=task_id,
                 status=RunStatus.RUNNING,
                 engine=engine,
