@@ -142,7 +142,7 @@ def _checks(gates: Sequence[str]) -> Section:
         "These run when you have ended, and what newly fails comes back to you. What failed before you began "
         "is listed apart: leave it alone."
     )
-    return Section("Checks", 1, [Block("In this order", "\n".join(gates), "`cf gates`")], intro)
+    return Section("Checks", 1, [Block("In this order", "\n".join(gates), "`cf gates list`")], intro)
 
 
 def _preferences(context: TaskContext) -> Section:
@@ -221,11 +221,11 @@ def _inlined(context: TaskContext, rendered: Rendered) -> dict[str, str]:
 def _blockers(blockers: Sequence[Blocker]) -> Section:
     latest = blockers[-MAX_BLOCKERS:]
     blocks = [
-        Block(f"{n} of {len(latest)}", _question_and_answer(blocker), "`cf blockers list`")
+        Block(f"{n} of {len(latest)}", _question_and_answer(blocker), "`cf blocker list`")
         for n, blocker in enumerate(latest, 1)
     ]
     older = len(blockers) - len(latest)
-    notes = [f"{older} older ones are left out; all of them: `cf blockers list`."] if older else []
+    notes = [f"{older} older ones are left out; all of them: `cf blocker list`."] if older else []
     return Section("Questions and answers", 3, blocks, "What earlier runs asked. The answers hold.", notes)
 
 

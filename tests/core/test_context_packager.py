@@ -300,7 +300,7 @@ def test_earlier_questions_and_their_answers(workspace: Workspace) -> None:
     asked = section(prompt, "Questions and answers")
     assert fenced_texts(asked)[0] == "Question: Question 2?\nAnswer: Answer 2"
     assert fenced_texts(asked)[-1] == "Question: Question 21?\nAnswer: (none yet)"
-    assert "2 older ones are left out; all of them: `cf blockers list`." in asked
+    assert "2 older ones are left out; all of them: `cf blocker list`." in asked
     assert context.blocker_history[0] == "Question: Question 0?\nAnswer: Answer 0"
 
 
