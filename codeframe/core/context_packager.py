@@ -84,10 +84,9 @@ class TaskContextPackager:
         `snapshots` reads the changes of the tasks it depends on. Runs nothing of the repository (rule
         9.1). Raises UsageError for an unknown task.
         """
-        clean = self._redactor.redact
         context = collect(self._workspace, task_id, self._redactor, snapshots)
-        gates = tuple(map(clean, self._gates))
-        errors, note = tuple(map(clean, previous_errors)), clean(note).strip()
+        gates, errors = tuple(map(self._clean, self._gates)), tuple(map(self._clean, previous_errors))
+        note = self._clean(note).strip()
 
         how = f"## How to work\n\n{instructions(self._structured_report)}\n\n## Rules\n\n{RULES}"
         project = [_stack(context), _checks(gates), _preferences(context), _prd(context)]
@@ -123,6 +122,10 @@ class TaskContextPackager:
             previous_errors=tuple(keep_ends(error, MAX_ERROR_BYTES) for error in errors),
         )
 
+    def _clean(self, text: str) -> str:
+        """Without secrets, and without the lone surrogates a badly encoded argument leaves."""
+        return self._redactor.redact(text.encode("utf-8", "replace").decode("utf-8"))
+
     def _where_errors_are(self, task_id: str) -> str:
         """The folder of the last run that ended, where what it printed is kept whole."""
         runs = self._workspace.store.runs.list(task_id=task_id, limit=2)
@@ -139,7 +142,7 @@ def _checks(gates: Sequence[str]) -> Section:
         "These run when you have ended, and what newly fails comes back to you. What failed before you began "
         "is listed apart: leave it alone."
     )
-    return Section("Checks", 1, [Block("In this order", "\n".join(gates), "`cf gates`")], intro)
+    return Section("Checks", 1, [Block("In this order", "\n".join(gates), "`cf gates list`")], intro)
 
 
 def _preferences(context: TaskContext) -> Section:
@@ -158,7 +161,7 @@ def _task(context: TaskContext) -> Section:
     task = context.task
     text = f"{task.title}\n\n{task.description}".strip()
     label = "Title, then description" if task.description else "Title"
-    return Section("Task", 6, [Block(label, text, f"`cf tasks show {task.id}`")])
+    return Section("Task", 8, [Block(label, text, f"`cf tasks show {task.id}`")])
 
 
 def _dependencies(context: TaskContext) -> Section:
@@ -171,7 +174,7 @@ def _dependencies(context: TaskContext) -> Section:
     more = len(context.task.depends_on) - len(context.dependencies)
     if more:
         notes.append(f"{more} more are left out; all of them: `cf tasks show {context.task.id}`.")
-    intro = "Tasks this one builds on. They are done, and what they changed is in the tree."
+    intro = "Tasks this one builds on. What those that are DONE changed is in the tree."
     return Section("Done before", 3, blocks, intro, notes)
 
 
@@ -191,7 +194,7 @@ def _dependency_blocks(dependency: Dependency) -> list[Block]:
 
 
 def _name(dependency: Dependency) -> str:
-    return f"{inline(dependency.task.title)} ({dependency.task.id})"
+    return f"{inline(dependency.task.title)} ({dependency.task.id}, {dependency.task.status})"
 
 
 def _files(context: TaskContext, max_inline_bytes: int) -> Section:
@@ -218,11 +221,11 @@ def _inlined(context: TaskContext, rendered: Rendered) -> dict[str, str]:
 def _blockers(blockers: Sequence[Blocker]) -> Section:
     latest = blockers[-MAX_BLOCKERS:]
     blocks = [
-        Block(f"{n} of {len(latest)}", _question_and_answer(blocker), "`cf blockers list`")
+        Block(f"{n} of {len(latest)}", _question_and_answer(blocker), "`cf blocker list`")
         for n, blocker in enumerate(latest, 1)
     ]
     older = len(blockers) - len(latest)
-    notes = [f"{older} older ones are left out; all of them: `cf blockers list`."] if older else []
+    notes = [f"{older} older ones are left out; all of them: `cf blocker list`."] if older else []
     return Section("Questions and answers", 3, blocks, "What earlier runs asked. The answers hold.", notes)
 
 
@@ -238,7 +241,7 @@ def _attempts(attempt: int, errors: Sequence[str], where: str) -> Section:
     said = f"This is attempt {attempt + 1} at this task. Work of earlier ones may still be in the tree."
     intro = f"{said} They failed with what follows: do not repeat it." if blocks else ""
     notes = [said] if attempt and not blocks else []
-    return Section("Earlier attempts", 5, blocks, intro, notes)
+    return Section("Earlier attempts", 12, blocks, intro, notes)
 
 
 def _note(note: str) -> Section:

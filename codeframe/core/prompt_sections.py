@@ -152,14 +152,18 @@ def _render(section: Section, budget: int) -> Rendered:
 
 
 def _rooms(blocks: Sequence[Block], budget: int) -> list[int]:
-    """How many bytes each block of a section gets: a fair part, or in order where it is all or nothing."""
+    """How many bytes each block of a section gets: a fair part, then in order what makes a block whole."""
     needs = [_cost(block, block.text) for block in blocks]
-    if all(block.keep is not Keep.WHOLE for block in blocks):
-        return allot(needs, [1] * len(needs), budget)
-    rooms = []
-    for need in needs:
-        rooms.append(need if need <= budget else 0)
-        budget -= rooms[-1]
+    least = [
+        need if block.keep is not Keep.WHOLE else _cost(block, block.brief) if block.brief else 0
+        for block, need in zip(blocks, needs, strict=True)
+    ]
+    rooms = allot(least, [1] * len(blocks), budget)
+    left = budget - sum(rooms)
+    for i, need in enumerate(needs):
+        if need - rooms[i] <= left:
+            left -= need - rooms[i]
+            rooms[i] = need
     return rooms
 
 

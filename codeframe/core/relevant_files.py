@@ -19,6 +19,7 @@ MAX_FILE_BYTES = 256 * 1024
 MAX_FILES_READ = 2000
 MAX_BYTES_READ = 16 * 1024 * 1024
 MAX_KEYWORDS = 40
+MAX_TASK_CHARS = 20_000  # a task says early what it is about
 FINALISTS = 100  # files whose words and definitions are looked at one by one
 
 # Made by tools, and full of everybody's words.
@@ -102,6 +103,7 @@ class _Ranker:
 
     def __init__(self, repository: Path, root: Path, title: str, description: str) -> None:
         self.repository, self.root = repository, root
+        description = description[:MAX_TASK_CHARS]
         task = f"{title}\n{description}"
         counted = Counter(words(title) * 3 + words(description))
         self.keywords = [word for word, _ in counted.most_common(MAX_KEYWORDS)]
@@ -116,11 +118,15 @@ class _Ranker:
 
     def rank(self, paths: Sequence[str], limit: int, holds_secret: Callable[[str], bool]) -> Ranking:
         by_name = self._by_name(paths)
-        ordered = sorted(paths, key=lambda path: (-by_name[path], path))
+        ordered = sorted(paths, key=lambda path: (-self._named(path), -by_name[path], path))
         secret = [path for path in ordered if looks_secret(path)]
-        readable = [path for path in ordered if path not in set(secret)]
+        hidden = set(secret)
+        readable = [path for path in ordered if path not in hidden]
         scores, files = self._by_content(readable, by_name), list[RelevantFile]()
-        for path in _with_tests([path for path in scores if scores[path] > 0], readable):
+        enough = max(scores.values(), default=0) / 10  # less is a word in passing
+        best = [path for path, score in scores.items() if self._named(path) or score > enough]
+        best.sort(key=self._named, reverse=True)
+        for path in _with_tests(best, readable):
             if len(files) == limit:
                 break
             try:
@@ -133,20 +139,18 @@ class _Ranker:
                 files.append(RelevantFile(path, text))
         return Ranking(tuple(files), tuple(secret))
 
+    def _named(self, path: str) -> int:
+        """2 for a path the task names outright, 1 for one it names without the folder, else 0."""
+        return 2 if path in self.named else 1 if path.rpartition("/")[2] in self.named_files else 0
+
     def _by_name(self, paths: Sequence[str]) -> dict[str, float]:
-        """What the task says of each path: named outright, named without its folder, or by its words."""
+        """Scores by the words in each path, three times what a word in a text counts."""
         found = {path: set(words(path)).intersection(self.keywords) for path in paths}
         rarity = _rarity(found.values(), self.keywords)
-        scores = {}
-        for path in paths:
-            score = 3 * sum(rarity[word] for word in found[path])
-            score += 1000 if path in self.named else 0
-            score += 100 if path.rpartition("/")[2] in self.named_files else 0
-            scores[path] = score
-        return scores
+        return {path: 3 * sum(rarity[word] for word in found[path]) for path in paths}
 
     def _by_content(self, paths: Sequence[str], by_name: Mapping[str, float]) -> dict[str, float]:
-        """Scores by name and content of the best files, best first; the likeliest by name are read first."""
+        """Scores by name and content of the likeliest files, best first. `paths` are read in their order."""
         present: dict[str, set[str]] = {}
         budget = MAX_BYTES_READ
         for path in paths[:MAX_FILES_READ]:
@@ -160,7 +164,7 @@ class _Ranker:
                 break
         rarity = _rarity(present.values(), self.keywords)
         rough = {path: by_name[path] + sum(rarity[w] for w in found) for path, found in present.items()}
-        finalists = sorted(rough, key=lambda path: (-rough[path], path))[:FINALISTS]
+        finalists = sorted(rough, key=lambda path: (-self._named(path), -rough[path], path))[:FINALISTS]
 
         texts = {path: self._read(path) or "" for path in finalists}
         usual_length = sum(map(len, texts.values())) / (len(texts) or 1)

@@ -30,12 +30,12 @@ def read_text_inside(repository: Path, path: str | Path, max_bytes: int) -> str:
     """The text of a regular file of at most `max_bytes` bytes that really lies inside `repository`.
 
     `repository` is absolute and resolved. Symlinks are followed as long as they stay inside and out of
-    `.git`; a FIFO or a device is never opened. Bytes that are not UTF-8 become U+FFFD, line ends become
-    `\\n`. Raises Unreadable, nothing else.
+    `.git` (in any case: there are filesystems that ignore it); a FIFO or a device is never opened. Bytes
+    that are not UTF-8 become U+FFFD, line ends become `\\n`. Raises Unreadable, nothing else.
     """
     try:
         real = os.path.realpath(path, strict=True)
-        if not real.startswith(f"{repository}/") or "/.git/" in real[len(str(repository)) :]:
+        if not real.startswith(f"{repository}/") or "/.git/" in real[len(str(repository)) :].lower():
             raise Unreadable(Refusal.OUTSIDE)
         if not stat.S_ISREG(os.lstat(real).st_mode):
             raise Unreadable(Refusal.IRREGULAR)

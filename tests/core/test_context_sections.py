@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -18,25 +19,9 @@ from codeframe.core.prompt_sections import (
     inline,
     render_sections,
 )
+from tests.kit.markdown import fenced_texts
 
 texts = st.text(alphabet=st.sampled_from("ab `~\n#é中😀\t")) | st.text(max_size=50).map(lambda t: t * 40)
-
-
-def fenced_texts(markdown: str) -> list[str]:
-    """What a CommonMark reader finds inside the fences; asserts that each one is closed."""
-    found: list[str] = []
-    marks, inside = "", []
-    for line in markdown.split("\n"):
-        if marks:
-            if re.fullmatch(rf" {{0,3}}`{{{len(marks)},}}[ \t]*", line):
-                found.append("\n".join(inside))
-                marks, inside = "", []
-            else:
-                inside.append(line)
-        elif match := re.match(r" {0,3}(`{3,})[^`]*$", line):
-            marks = match[1]
-    assert not marks, "a fence is left open"
-    return found
 
 
 @pytest.mark.parametrize(("text", "tokens"), [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2), ("中中", 2)])
@@ -97,7 +82,13 @@ blocks = st.builds(
 def test_the_budget_is_kept_every_cut_is_announced_and_no_fence_breaks(
     layout: list[tuple[int, list[Block]]], budget: int
 ) -> None:
-    sections = [Section(f"Section {i}", share, blocks) for i, (share, blocks) in enumerate(layout)]
+    def told_apart(i: int, block: Block) -> Block:
+        return replace(block, label=f"{block.label} {i}", text=block.text and f"{i} {block.text}")
+
+    sections = [
+        Section(f"Section {i}", share, [told_apart(j, block) for j, block in enumerate(blocks)])
+        for i, (share, blocks) in enumerate(layout)
+    ]
     rendered = render_sections(sections, budget)
 
     spent = 0
