@@ -115,7 +115,7 @@ def _spare_home() -> Path:
 
 
 def scripted_env(home: Path, url: str) -> dict[str, str]:
-    """What lets Claude Code talk to a scripted server at `url` and to nobody else. PATH has the pinned CLIs first."""
+    """What makes Claude Code talk to a scripted server at `url` only. The pinned CLIs are first on PATH."""
     env = clean_env(home)
     return env | {
         "PATH": f"{ENGINES_BIN}{os.pathsep}{env['PATH']}",

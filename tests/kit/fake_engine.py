@@ -3,8 +3,8 @@
 
 It stands alone (standard library, no import of ours) and imports little, so that it starts in some 30 ms.
 `tests/kit/scenario.py` installs it under the name of a CLI, writes scenarios and reads logs; what a
-scenario may hold is in the README beside this file. The scenario is `$FAKE_ENGINE_SCENARIO`, else `<itself>.scenario.json`; the log
-is `$FAKE_ENGINE_LOG`, else `<itself>.log.jsonl`.
+scenario may hold is in the README beside this file. The scenario is `$FAKE_ENGINE_SCENARIO`, else
+`<itself>.scenario.json`; the log is `$FAKE_ENGINE_LOG`, else `<itself>.log.jsonl`.
 """
 
 from __future__ import annotations
@@ -131,9 +131,9 @@ def fill(value: Any, argv: list[str]) -> Any:
         if kind == "env":
             return os.environ.get(name, "")
         for flag in name.split("|"):
-            for word, following in zip(argv, [*argv[1:], ""], strict=True):
+            for number, word in enumerate(argv):
                 if word == flag:
-                    return following
+                    return "".join(argv[number + 1 : number + 2])
                 if word.startswith(flag + "="):
                     return word[len(flag) + 1 :]
         return NO_SESSION
@@ -151,7 +151,7 @@ def fill(value: Any, argv: list[str]) -> Any:
 
 
 def emit(data: bytes, to: str = "stdout") -> None:
-    """Write all the bytes to stdout or stderr. A reader that went away does not stop us: it stops no Node CLI."""
+    """Write all the bytes. A reader that went away does not stop us, as it does not stop the real CLIs."""
     fd = {"stdout": 1, "stderr": 2}[to]
     view = memoryview(data)
     try:
@@ -181,10 +181,8 @@ def flood(step: Step) -> None:
     """`flood` bytes in lines of `line` bytes each (newline included); `line` 0 makes one single line."""
     total, width = int(step["flood"]), int(step.get("line", 120))
     to = step.get("to", "stdout")
-    if width:
-        block = (b"x" * (width - 1) + b"\n") * max(1, (1 << 16) // width)
-    else:
-        block = b"x" * (1 << 16)
+    unit = b"x" * (width - 1) + b"\n" if width else b"x"
+    block = unit * max(1, (1 << 16) // len(unit))
     whole, rest = divmod(total, len(block))
     for _ in range(whole):
         emit(block, to)
@@ -301,7 +299,7 @@ def play(steps: list[Step], log: Log, stdin: Stdin) -> None:
         actions[name](step)
 
 
-def main() -> None:
+def run() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python's own traceback is nothing a CLI would print
     argv = sys.argv[1:]
     log = Log(LOG)
@@ -322,6 +320,13 @@ def main() -> None:
     if call.get("stdin", "read") == "read":
         stdin.read()
     play([*fill(call["steps"], argv), {"exit": 0}], log, stdin)
+
+
+def main() -> None:
+    try:
+        run()
+    except Exception as error:
+        bad_scenario(f"{type(error).__name__}: {error}")
 
 
 if __name__ == "__main__":
