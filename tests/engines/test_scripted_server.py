@@ -238,13 +238,21 @@ def test_a_prompt_of_one_megabyte_arrives_whole(driver: Driver):
     assert request.prompts == (prompt,)
 
 
-@pytest.mark.parametrize("cut", ["block", "end"])
-def test_a_cut_stream_is_asked_for_again_without_streaming(driver: Driver, cut: str):
-    driver.play({"prompts": [[turn(text("whole" * 200), cut=cut)]]})
+def test_a_stream_cut_in_a_block_is_asked_for_again_without_streaming(driver: Driver):
+    driver.play({"prompts": [[turn(text("whole" * 200), cut="block")]]})
     ran = driver.run("work")
 
     assert (ran.exit_code, ran.result["result"]) == (0, "whole" * 200)
     assert [request.body.get("stream", False) for request in driver.requests()] == [True, False]
+
+
+def test_a_stream_cut_after_its_blocks_is_taken_as_it_is_and_not_counted(driver: Driver):
+    driver.play({"prompts": [[turn(text("whole"), cut="end")]]})
+    ran = driver.run("work")
+
+    assert (ran.exit_code, ran.result["result"], ran.result["stop_reason"]) == (0, "whole", None)
+    assert ran.result["modelUsage"] == {}
+    assert len(driver.requests()) == 1
 
 
 def test_a_refused_connection_has_no_status(driver: Driver):

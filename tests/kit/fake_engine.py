@@ -248,8 +248,20 @@ def wait_for(path: str) -> None:
 
 
 def hang() -> None:
-    while True:
-        signal.pause()
+    """For ever, as tests go: a forgotten process is gone after an hour.
+
+    Short sleeps, since a signal that comes just before `signal.pause()` would be handled after the next one.
+    """
+    deadline = time.monotonic() + 3600
+    while time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+def close(stream: str) -> None:
+    """Let go of stdout or stderr; the number stays taken, so that no later file lands on it."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, {"stdout": 1, "stderr": 2}[stream])
+    os.close(null)
 
 
 def play(steps: list[Step], log: Log, stdin: Stdin) -> None:
@@ -269,15 +281,17 @@ def play(steps: list[Step], log: Log, stdin: Stdin) -> None:
         os._exit(step["exit"])
 
     def kill(step: Step) -> None:
-        signal.signal(signal.Signals[step["kill"]], signal.SIG_DFL) if step["kill"] != "SIGKILL" else None
-        os.kill(os.getpid(), signal.Signals[step["kill"]])
+        number = signal.Signals[step["kill"]]
+        if number not in (signal.SIGKILL, signal.SIGSTOP):
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
 
     actions: dict[str, Callable[[Step], object]] = {
         "out": lambda step: emit(line(step["out"])),
         "err": lambda step: emit(line(step["err"]), "stderr"),
         "raw": lambda step: emit(binascii.a2b_base64(step["raw"]), step.get("to", "stdout")),
         "flood": flood,
-        "close": lambda step: os.close({"stdout": 1, "stderr": 2}[step["close"]]),
+        "close": lambda step: close(step["close"]),
         "write": lambda step: put(step["write"], content(step), "wb"),
         "append": lambda step: put(step["append"], content(step), "ab"),
         "touch": lambda step: put(step["touch"], b"", "ab"),

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.kit.engines import clean_path
+
 Call = dict[str, Any]
 Step = dict[str, Any]
 Steps = Step | Sequence["Steps"]
@@ -225,8 +227,8 @@ class FakeEngine:
         return self.bin / f"{self.executable.name}.log.jsonl"
 
     def path(self, rest: str | None = None) -> str:
-        """A value for PATH with this engine first."""
-        return f"{self.bin}{os.pathsep}{os.environ['PATH'] if rest is None else rest}"
+        """A value for PATH with this engine first; `rest` is `clean_path()` unless given."""
+        return f"{self.bin}{os.pathsep}{clean_path() if rest is None else rest}"
 
     def calls(self, *calls: Call) -> FakeEngine:
         """What the next invocations play: the n-th call each, then the last one. Starts counting anew."""
