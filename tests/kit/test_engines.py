@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.engines import clean_env, run_cf, scripted_env
+from tests.kit.engines import clean_env, pinned, run_cf, scripted_env
 
 
 def test_nothing_of_the_callers_agents_is_inherited(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
@@ -39,3 +39,8 @@ def test_a_module_in_the_repository_is_not_taken_for_one_of_ours(tmp_path: Path)
         (tmp_path / f"{name}.py").write_text("print('trap')")
     done = run_cf("--help", cwd=tmp_path)
     assert "trap" not in done.stdout
+
+
+def test_a_missing_real_cli_fails_the_test_and_says_what_to_type():
+    with pytest.raises(pytest.fail.Exception, match="make test-engines"):
+        pinned("no-such-engine")
