@@ -60,8 +60,8 @@ class Request:
 class ScriptedAnthropic:
     """The server, on a free port of 127.0.0.1 from `__enter__` to `__exit__`.
 
-    `scenarios` maps a name to a scenario. `log` is a file that gets one JSON line per request, when it
-    has been answered; keys in headers are left out.
+    `scenarios` maps a name to a scenario. `log` is a file that gets one JSON line per request, when its
+    answer is known; keys in headers are left out.
     """
 
     def __init__(
@@ -153,8 +153,8 @@ class ScriptedAnthropic:
             self._changed.notify_all()
         return request
 
-    def answered(self, request: Request) -> None:
-        """Write the request to the log file."""
+    def write_down(self, request: Request) -> None:
+        """Write the request to the log file, once what becomes of it is known."""
         if self._log is None:
             return
         with self._changed, self._log.open("a") as file:
@@ -212,7 +212,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(address, _Handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is no news: engines are killed here all the time. The rest is a bug of ours."""
+        """A client that went away is no news: engines are killed all the time. The rest is a bug of ours."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
 
@@ -248,10 +248,9 @@ class _Handler(BaseHTTPRequestHandler):
     @contextlib.contextmanager
     def _noted(self, raw: bytes) -> Iterator[Request]:
         self._request = self.server.owner.arrive(self, raw)
-        try:
-            yield self._request
-        finally:
-            self.server.owner.answered(self._request)
+        yield self._request
+        if self._request.status is None:
+            self.server.owner.write_down(self._request)
 
     def _message(self, request: Request) -> None:
         owner = self.server.owner
@@ -321,6 +320,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _head(self, status: int, headers: Mapping[str, str]) -> None:
         self._request.status = status
+        # Before the answer: who has read the answer finds the request in the log.
+        self.server.owner.write_down(self._request)
         self.send_response(status)
         self.send_header("request-id", f"req_{uuid.uuid4().hex[:24]}")
         for name, value in headers.items():

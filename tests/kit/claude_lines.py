@@ -1,18 +1,15 @@
 """The lines Claude Code 2.1.197 prints with `--output-format stream-json`, for the fake engine to print.
 
 Keys and their absence are those of the recorded transcripts in `tests/fixtures/claude-code`, and a test
-compares them. The lower half puts lines and deeds together: a Write that writes, a failure that exits.
+compares them. `claude_runs.py` puts lines and deeds together.
 """
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-from tests.kit.scenario import Steps, err, flat, leave, on_signal, out, sh, write
 
 Line = dict[str, Any]
 
@@ -21,10 +18,11 @@ MODEL = "claude-opus-4-8"
 MODEL_WITH_WINDOW = "claude-opus-4-8[1m]"
 SESSION = "{arg:--session-id|--resume}"  # the fake puts in the id it was given, as the real one does
 TOOLS = (
-    "Task Bash CronCreate CronDelete CronList Edit EnterWorktree ExitWorktree NotebookEdit Read ReportFindings "
-    "ScheduleWakeup SendMessage Skill TaskCreate TaskGet TaskList TaskOutput TaskStop TaskUpdate WebFetch "
-    "WebSearch Workflow Write"
-).split()
+    *("Task", "Bash", "CronCreate", "CronDelete", "CronList", "Edit", "EnterWorktree", "ExitWorktree"),
+    *("NotebookEdit", "Read", "ReportFindings", "ScheduleWakeup", "SendMessage", "Skill", "StructuredOutput"),
+    *("TaskCreate", "TaskGet", "TaskList", "TaskOutput", "TaskStop", "TaskUpdate", "WebFetch", "WebSearch"),
+    *("Workflow", "Write"),
+)
 TIMESTAMP = "2026-11-30T12:05:20.467Z"
 
 
@@ -42,9 +40,6 @@ class Spent:
 NOTHING_SPENT = Spent(0, 0, 0, 0, 0)
 
 
-# -- single lines -----------------------------------------------------------------------------------
-
-
 def init(
     *, structured: bool = True, permission_mode: str = "acceptEdits", api_key: bool = True, **changes: Any
 ) -> Line:
@@ -55,7 +50,7 @@ def init(
         "subtype": "init",
         "cwd": "{cwd}",
         "session_id": SESSION,
-        "tools": sorted([*TOOLS, "StructuredOutput"]) if structured else list(TOOLS),
+        "tools": [name for name in TOOLS if structured or name != "StructuredOutput"],
         "mcp_servers": [],
         "model": MODEL_WITH_WINDOW,
         "permissionMode": permission_mode,
@@ -106,6 +101,11 @@ def tool_result(
 def injected(words: str) -> Line:
     """user: words of the CLI itself, such as "[structured-output-enforce] ..."."""
     return _user([{"type": "text", "text": words}], None) | {"isSynthetic": True}
+
+
+def interrupted() -> Line:
+    """user: what the CLI notes when SIGINT comes in the middle of a tool call."""
+    return _user([{"type": "text", "text": "[Request interrupted by user for tool use]"}], None)
 
 
 def api_retry(
@@ -226,133 +226,6 @@ def result_error(
     return line | changes
 
 
-# -- lines together with what they tell of ------------------------------------------------------------
-
-
-def wrote(path: str, content: str) -> Steps:
-    """The Write tool makes or replaces a file (path relative to the working directory)."""
-    tool_id, where = _tool_id(), f"{{cwd}}/{path}"
-    told = f"File created successfully at: {where} (file state is current in your context — no need to Read it back)"
-    details = {
-        "type": "create",
-        "filePath": where,
-        "content": content,
-        "structuredPatch": [],
-        "originalFile": None,
-        "userModified": False,
-    }
-    return [
-        out(tool_use("Write", {"file_path": where, "content": content}, tool_id)),
-        write(path, content),
-        out(tool_result(tool_id, told, tool_use_result=details)),
-    ]
-
-
-def ran(command: str, stdout: str = "") -> Steps:
-    """The Bash tool runs a command that succeeds."""
-    tool_id = _tool_id()
-    details = {
-        "stdout": stdout,
-        "stderr": "",
-        "interrupted": False,
-        "isImage": False,
-        "noOutputExpected": False,
-    }
-    return [
-        out(tool_use("Bash", {"command": command, "description": "run"}, tool_id)),
-        sh(command),
-        out(tool_result(tool_id, stdout, is_error=False, tool_use_result=details)),
-    ]
-
-
-def tool_failed(name: str, tool_input: Mapping[str, Any], message: str) -> Steps:
-    """A tool call that was refused or went wrong."""
-    tool_id = _tool_id()
-    return [
-        out(tool_use(name, tool_input, tool_id)),
-        out(tool_result(tool_id, message, is_error=True, tool_use_result=f"Error: {message}")),
-    ]
-
-
-def verdict(
-    summary: str,
-    *,
-    status: str = "completed",
-    question: str | None = None,
-    already_satisfied: bool | None = None,
-    spent: Spent = Spent(),
-    **changes: Any,
-) -> Steps:
-    """The StructuredOutput tool call that --json-schema asks for, and the result line that repeats it."""
-    given: dict[str, Any] = {"status": status, "summary": summary}
-    if question is not None:
-        given["question"] = question
-    if already_satisfied is not None:
-        given["already_satisfied"] = already_satisfied
-    tool_id, told = _tool_id(), "Structured output provided successfully"
-    as_text = json.dumps(given, separators=(",", ":"))
-    return [
-        out(tool_use("StructuredOutput", given, tool_id)),
-        out(tool_result(tool_id, told, tool_use_result=told)),
-        out(result(as_text, structured_output=given, spent=spent, stop_reason="tool_use", **changes)),
-    ]
-
-
-def said(words: str, **changes: Any) -> Steps:
-    """An end without a structured verdict: the answer, then the result line."""
-    return [out(text(words)), out(result(words, num_turns=1, **changes))]
-
-
-def api_failed(status: int | None, error: str, words: str, retries: int = 1) -> Steps:
-    """The API refuses until the retries are used up: retry lines, the synthetic message, result, exit 1."""
-    attempts = range(1, retries + 1)
-    return [
-        *[out(api_retry(status, error, attempt, max_retries=retries)) for attempt in attempts],
-        out(api_error(words, error, request_id=status is not None)),
-        out(result_api_error(words, status)),
-        leave(1),
-    ]
-
-
-def unknown_session() -> Steps:
-    """--resume with an id nobody knows: no init line, the reason on both streams, exit 1."""
-    reason = f"No conversation found with session ID: {SESSION}"
-    return [
-        err(reason),
-        out(result_error("error_during_execution", [reason], duration_ms=0, duration_api_ms=0)),
-        leave(1),
-    ]
-
-
-def interruptible() -> Steps:
-    """From here on SIGINT ends the run as it does in the middle of a tool call: three lines, then exit 0."""
-    refused = (
-        "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file "
-        "edit, the new_string was NOT written to the file). STOP what you are doing and wait for the user to "
-        "tell you how to proceed."
-    )
-    interrupted = _user([{"type": "text", "text": "[Request interrupted by user for tool use]"}], None)
-    diagnostic = "[ede_diagnostic] result_type=user last_content_type=n/a stop_reason=tool_use"
-    ended = result_error(
-        "error_during_execution",
-        [diagnostic],
-        terminal_reason="aborted_tools",
-        spent=Spent(),
-        num_turns=3,
-        stop_reason="tool_use",
-    )
-    told = tool_result("toolu_interrupted", refused, is_error=True, tool_use_result="User rejected tool use")
-    return on_signal("SIGINT", steps=[out(told), out(interrupted), out(ended), leave(0)])
-
-
-def session(*steps: Steps, structured: bool = True) -> Steps:
-    """A whole run: the init line, then the steps."""
-    return [out(init(structured=structured)), *flat(steps)]
-
-
-# -- the pieces ---------------------------------------------------------------------------------------
-
-
 def _assistant(block: Mapping[str, Any], parent: str | None) -> Line:
     # The usage is message_start's, repeated per block: one output token, whatever the answer cost.
     usage = {"input_tokens": 100, "cache_creation_input_tokens": 1000, "cache_read_input_tokens": 2000}
@@ -417,7 +290,3 @@ def _uuid() -> str:
 
 def _request_id() -> str:
     return f"req_{uuid.uuid4().hex[:12]}"
-
-
-def _tool_id() -> str:
-    return f"toolu_{uuid.uuid4().hex[:20]}"

@@ -33,7 +33,7 @@ _START = (
 )
 CF = (sys.executable, "-P", "-c", _START)
 
-KEPT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TZ", "USER", "LOGNAME", "SHELL", "TERM")
+KEPT = ("LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TZ", "USER", "LOGNAME", "SHELL", "TERM")
 
 
 @dataclass(frozen=True)
@@ -99,12 +99,17 @@ def start_cf(
 def clean_env(home: Path | None = None) -> dict[str, str]:
     """An environment with nothing of the caller's agents, keys or virtual environment.
 
-    PATH without the venv's own bin, and a HOME that is empty at first (one per test process unless given).
+    PATH is `clean_path()`, HOME a folder that is empty at first (one per test process unless given).
     """
     env = {name: os.environ[name] for name in KEPT if name in os.environ}
+    return env | {"PATH": clean_path(), "HOME": str(home or _spare_home())}
+
+
+def clean_path() -> str:
+    """PATH without the bin folder of the virtual environment the tests run in."""
     own_bin = str(Path(sys.executable).parent) if sys.prefix != sys.base_prefix else None
-    folders = [folder for folder in env.get("PATH", os.defpath).split(os.pathsep) if folder != own_bin]
-    return env | {"PATH": os.pathsep.join(folders), "HOME": str(home or _spare_home())}
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    return os.pathsep.join(folder for folder in folders if folder != own_bin)
 
 
 @functools.cache
@@ -115,7 +120,7 @@ def _spare_home() -> Path:
 
 
 def scripted_env(home: Path, url: str) -> dict[str, str]:
-    """What lets Claude Code talk to a scripted server at `url` and to nobody else. PATH has the pinned CLIs first."""
+    """What makes Claude Code talk to a scripted server at `url` only. The pinned CLIs are first on PATH."""
     env = clean_env(home)
     return env | {
         "PATH": f"{ENGINES_BIN}{os.pathsep}{env['PATH']}",

@@ -3,8 +3,8 @@
 
 It stands alone (standard library, no import of ours) and imports little, so that it starts in some 30 ms.
 `tests/kit/scenario.py` installs it under the name of a CLI, writes scenarios and reads logs; what a
-scenario may hold is in the README beside this file. The scenario is `$FAKE_ENGINE_SCENARIO`, else `<itself>.scenario.json`; the log
-is `$FAKE_ENGINE_LOG`, else `<itself>.log.jsonl`.
+scenario may hold is in the README beside this file. The scenario is `$FAKE_ENGINE_SCENARIO`, else
+`<itself>.scenario.json`; the log is `$FAKE_ENGINE_LOG`, else `<itself>.log.jsonl`.
 """
 
 from __future__ import annotations
@@ -131,9 +131,9 @@ def fill(value: Any, argv: list[str]) -> Any:
         if kind == "env":
             return os.environ.get(name, "")
         for flag in name.split("|"):
-            for word, following in zip(argv, [*argv[1:], ""], strict=True):
+            for number, word in enumerate(argv):
                 if word == flag:
-                    return following
+                    return "".join(argv[number + 1 : number + 2])
                 if word.startswith(flag + "="):
                     return word[len(flag) + 1 :]
         return NO_SESSION
@@ -151,7 +151,7 @@ def fill(value: Any, argv: list[str]) -> Any:
 
 
 def emit(data: bytes, to: str = "stdout") -> None:
-    """Write all the bytes to stdout or stderr. A reader that went away does not stop us: it stops no Node CLI."""
+    """Write all the bytes. A reader that went away does not stop us, as it does not stop the real CLIs."""
     fd = {"stdout": 1, "stderr": 2}[to]
     view = memoryview(data)
     try:
@@ -181,10 +181,8 @@ def flood(step: Step) -> None:
     """`flood` bytes in lines of `line` bytes each (newline included); `line` 0 makes one single line."""
     total, width = int(step["flood"]), int(step.get("line", 120))
     to = step.get("to", "stdout")
-    if width:
-        block = (b"x" * (width - 1) + b"\n") * max(1, (1 << 16) // width)
-    else:
-        block = b"x" * (1 << 16)
+    unit = b"x" * (width - 1) + b"\n" if width else b"x"
+    block = unit * max(1, (1 << 16) // len(unit))
     whole, rest = divmod(total, len(block))
     for _ in range(whole):
         emit(block, to)
@@ -250,8 +248,20 @@ def wait_for(path: str) -> None:
 
 
 def hang() -> None:
-    while True:
-        signal.pause()
+    """For ever, as tests go: a forgotten process is gone after an hour.
+
+    Short sleeps, since a signal that comes just before `signal.pause()` would be handled after the next one.
+    """
+    deadline = time.monotonic() + 3600
+    while time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+def close(stream: str) -> None:
+    """Let go of stdout or stderr; the number stays taken, so that no later file lands on it."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, {"stdout": 1, "stderr": 2}[stream])
+    os.close(null)
 
 
 def play(steps: list[Step], log: Log, stdin: Stdin) -> None:
@@ -271,15 +281,17 @@ def play(steps: list[Step], log: Log, stdin: Stdin) -> None:
         os._exit(step["exit"])
 
     def kill(step: Step) -> None:
-        signal.signal(signal.Signals[step["kill"]], signal.SIG_DFL) if step["kill"] != "SIGKILL" else None
-        os.kill(os.getpid(), signal.Signals[step["kill"]])
+        number = signal.Signals[step["kill"]]
+        if number not in (signal.SIGKILL, signal.SIGSTOP):
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
 
     actions: dict[str, Callable[[Step], object]] = {
         "out": lambda step: emit(line(step["out"])),
         "err": lambda step: emit(line(step["err"]), "stderr"),
         "raw": lambda step: emit(binascii.a2b_base64(step["raw"]), step.get("to", "stdout")),
         "flood": flood,
-        "close": lambda step: os.close({"stdout": 1, "stderr": 2}[step["close"]]),
+        "close": lambda step: close(step["close"]),
         "write": lambda step: put(step["write"], content(step), "wb"),
         "append": lambda step: put(step["append"], content(step), "ab"),
         "touch": lambda step: put(step["touch"], b"", "ab"),
@@ -301,7 +313,7 @@ def play(steps: list[Step], log: Log, stdin: Stdin) -> None:
         actions[name](step)
 
 
-def main() -> None:
+def run() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python's own traceback is nothing a CLI would print
     argv = sys.argv[1:]
     log = Log(LOG)
@@ -322,6 +334,13 @@ def main() -> None:
     if call.get("stdin", "read") == "read":
         stdin.read()
     play([*fill(call["steps"], argv), {"exit": 0}], log, stdin)
+
+
+def main() -> None:
+    try:
+        run()
+    except Exception as error:
+        bad_scenario(f"{type(error).__name__}: {error}")
 
 
 if __name__ == "__main__":

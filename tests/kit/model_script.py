@@ -5,7 +5,9 @@ A scenario is a dict (JSON, or made with the functions here):
     {"prompts": [[turn, turn, ...], [turn, ...]],     n-th prompt of the person -> the model's turns
      "match":   [{"text": T, "prompts": [...]}, ...],  conversations whose first prompt holds T
      "errors":  [{"status", "type", "message", "headers", "times", "after"}, ...],
-     "usage":   "measured" or fixed numbers, "context_window": tokens, "aux": answer to requests without tools}
+     "usage":   "measured" or fixed numbers,
+     "context_window": tokens,                         more in a request is an error, as in the API
+     "aux":     text}                                  the answer to requests without tools (titles)
 
 Which turn is due follows from the request alone (the API is stateless), so conversations never mix.
 """
@@ -24,12 +26,15 @@ Block = dict[str, Any]
 Turn = dict[str, Any]
 Scenario = Mapping[str, Any]
 
-# Text that stands in user messages but that no person wrote.
+# Text that stands in user messages but that no person wrote: how it begins, or the whole of it.
 INJECTED = (
     "<system-reminder>",
     "[structured-output-enforce]",
     "[Request interrupted by user",
     "[Your previous response had no visible output",
+)
+INJECTED_WHOLE = (
+    "Continue from where you left off."  # on --resume, where the last run ended with a tool result
 )
 BYTES_PER_TOKEN = 4
 
@@ -94,7 +99,7 @@ def as_turn(given: Turn | Block | Sequence[Block]) -> Turn:
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a conversation is: all prompts of the person so far, answers since the last one, working directory."""
+    """Where a conversation is: the person's prompts so far, answers since the last one, working directory."""
 
     prompts: tuple[str, ...]
     turn: int
@@ -110,11 +115,16 @@ def standing(body: Mapping[str, Any]) -> Standing:
             answers += 1
         elif message["role"] == "user":
             said = [block["text"] for block in blocks_of(message["content"]) if block.get("type") == "text"]
-            asked = [words for words in said if not words.lstrip().startswith(INJECTED)]
+            asked = [words for words in said if not is_injected(words)]
             if asked:
                 prompts += asked
                 answers = 0
     return Standing(tuple(prompts), answers, announced_cwd(body))
+
+
+def is_injected(words: str) -> bool:
+    """Whether the CLI, not the person, wrote this text of a user message."""
+    return words.lstrip().startswith(INJECTED) or words == INJECTED_WHOLE
 
 
 def blocks_of(content: str | Sequence[Block]) -> list[Block]:

@@ -1,8 +1,9 @@
-"""Scenarios for the fake engine: the steps as functions, and `FakeEngine` that installs one and reads its log."""
+"""Scenarios for the fake engine: its steps as functions, and `FakeEngine`, installed and its log read."""
 
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import sys
@@ -10,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from tests.kit.engines import clean_path
 
 Call = dict[str, Any]
 Step = dict[str, Any]
@@ -224,23 +227,25 @@ class FakeEngine:
         return self.bin / f"{self.executable.name}.log.jsonl"
 
     def path(self, rest: str | None = None) -> str:
-        """A value for PATH with this engine first."""
-        return f"{self.bin}{os.pathsep}{os.environ['PATH'] if rest is None else rest}"
+        """A value for PATH with this engine first; `rest` is `clean_path()` unless given."""
+        return f"{self.bin}{os.pathsep}{clean_path() if rest is None else rest}"
 
     def calls(self, *calls: Call) -> FakeEngine:
-        """What the next invocations play: the n-th call each, the last one from then on. Starts counting anew."""
+        """What the next invocations play: the n-th call each, then the last one. Starts counting anew."""
         version = call(out(self._version), argv=["--version"], stdin="ignore", probe=True)
         scenario = self.bin / f"{self.executable.name}.scenario.json"
-        scenario.write_text(json.dumps({"calls": [version, *calls]}))
+        scenario.write_text(json.dumps({"calls": [*calls, version]}))
         scenario.with_name(scenario.name + ".count").unlink(missing_ok=True)
         return self
 
     def invocations(self, probes: bool = False) -> list[Invocation]:
-        """The invocations so far, in the order they started; questions such as `--version` only if asked for."""
+        """The invocations so far, in order of start; questions such as `--version` only with `probes`."""
         found: dict[str, Invocation] = {}
-        lines = self.log.read_text().splitlines() if self.log.exists() else []
-        for entry in map(json.loads, lines):
-            _apply(entry, found)
+        if self.log.exists():
+            with self.log.open() as log:
+                fcntl.flock(log, fcntl.LOCK_SH)  # no half-written line
+                for entry in map(json.loads, log):
+                    _apply(entry, found)
         return [invocation for invocation in found.values() if probes or not invocation.probe]
 
 
