@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -119,7 +118,7 @@ class Project:
             argv,
             cwd=self.root,
             env=self.env,
-            marker=f"probe-{os.getpid()}-{threading.get_ident()}",
+            marker=f"probe/{os.urandom(8).hex()}",
             on_line=on_line,
             limits=Limits(timeout_s=PROBE_TIMEOUT_S),
         )

@@ -21,6 +21,7 @@ _NAMES = frozenset({"pytest", "py.test"})
 _TEST_FILE = re.compile(r"(?:test_.*|.*_test)\.py$")
 # Exit statuses of pytest (its documentation, "Exit codes") that say it broke: never "old".
 _BROKE = {2: "interrupted", 3: "internal error", 4: "usage error"}
+_INTERNAL = "pytest.py::internal"  # how the report names an internal error
 _MAX_RERUN = 200  # more failures than this are no chance, and would not fit a command line
 # Options of pytest whose value is the next word; any other word without a dash is a path or an id.
 # A wrong guess costs the second run of a failure, nothing else.
@@ -208,9 +209,8 @@ def settings(root: Path) -> dict[str, Any] | None:
 def _broke(exit_code: int, why: str, tail: str, report: TestReport) -> Reading:
     how = f"was ended by signal {-exit_code}" if exit_code < 0 else f"ended with status {exit_code}"
     failure = Failure(f"broke {exit_code}", f"pytest {how} ({why})", clip(tail))
-    return Reading(
-        GateOutcome.FAILED, (failure, *report.failures), report.passed, report.skipped, comparable=False
-    )
+    told = (f for f in report.failures if f.title != _INTERNAL)
+    return Reading(GateOutcome.FAILED, (failure, *told), report.passed, report.skipped, comparable=False)
 
 
 def _pythonpath(config: dict[str, Any]) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ def run_gate(
     cancel: threading.Event | None,
     timeout_s: float,
 ) -> GateResult:
-    """Runs `command`, which starts `tool`, in the project for at most `timeout_s` seconds; all it prints goes to `log`.
+    """Runs `command`, which starts `tool`, for at most `timeout_s` seconds; all it prints goes to `log`.
 
     Caches and reports of the tools go to a temporary folder that is removed: a gate leaves nothing
     of its own in the project's tree.
@@ -55,7 +55,7 @@ def run_gate(
             "HYPOTHESIS_STORAGE_DIRECTORY": str(scratch / "hypothesis"),
         }
         with log.open("w", encoding="utf-8", errors="replace") as stream:
-            writer = _Log(stream)
+            writer = Log(stream)
             ended = run_process(
                 argv,
                 cwd=project.root,
@@ -67,7 +67,7 @@ def run_gate(
             )
             writer.finish()
         reading = _read(ended, kind, scratch, log, project.root, timeout_s)
-    left = f"; {ended.survivors} process(es) it left running were ended" if ended.survivors else ""
+    left = f"; {len(ended.survivors)} process(es) it left running were ended" if ended.survivors else ""
     return GateResult(
         gate=gate,
         command=argv,
@@ -105,34 +105,37 @@ def out_of_time(gate: Gate, tool: Tool, why: str) -> GateResult:
     return GateResult(gate, tool.argv, GateOutcome.TIMEOUT, failures=(failure,), comparable=False)
 
 
-class _Log:
-    """Writes lines as they come; after the head only the last ones are kept."""
+class Log:
+    """Writes lines as they come; after `head` characters only the last `tail` ones are kept."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, head: int = LOG_HEAD_CHARS, tail: int = LOG_TAIL_CHARS) -> None:
         self._stream = stream
-        self._written = 0
+        self._room = head
+        self._tail_room = tail
         self._tail: deque[str] = deque()
         self._tail_size = 0
         self._dropped = 0
 
     def add(self, _stream: str, line: Line) -> None:
+        """Takes one line of either output."""
         text = (
             f"{line.text} [... {line.dropped_bytes} bytes left out]\n"
             if line.dropped_bytes
             else f"{line.text}\n"
         )
-        if self._written < LOG_HEAD_CHARS:
+        if self._room > 0:
             self._stream.write(text)
-            self._written += len(text)
+            self._room -= len(text)
             return
         self._tail.append(text)
         self._tail_size += len(text)
-        while self._tail_size > LOG_TAIL_CHARS and len(self._tail) > 1:
+        while self._tail_size > self._tail_room and len(self._tail) > 1:
             gone = len(self._tail.popleft())
             self._tail_size -= gone
             self._dropped += gone
 
     def finish(self) -> None:
+        """Writes what was kept of the end."""
         if self._dropped:
             self._stream.write(f"[... {self._dropped} characters left out ...]\n")
         self._stream.writelines(self._tail)

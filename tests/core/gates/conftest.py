@@ -3,60 +3,55 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+import uuid
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from codeframe.core.gates import Gate, GateReport, GateResult, GateSuite
 
-TEST_FILE = "test_it.py"
-
-
-def write_executable(path: Path, script: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(script)
-    path.chmod(0o755)
-    return path
-
-
-def write_files(root: Path, files: Mapping[str, str]) -> None:
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-
-
-def give_venv(root: Path, name: str = ".venv") -> Path:
-    """An environment for the project: a launcher of the interpreter that has pytest."""
-    return write_executable(root / name / "bin" / "python", f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
-
 
 class Sandbox:
     """A project, its suite, and the two halves of a task: `base()` before, `check()` after."""
 
-    def __init__(self, root: Path, work: Path, files: Mapping[str, str]) -> None:
-        self.root = root
-        self.work = work
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "project"
+        self.work = folder / "work"
+        self.gates = [Gate("pytest", ("pytest",), "pytest")]
         self.bases: dict[str, GateResult] | None = None
-        root.mkdir()
-        give_venv(root)
-        self.write(files)
+        self.marker = f"run-{uuid.uuid4().hex}"  # tests run in parallel; a gate ends all of its own marker
+        self.root.mkdir()
 
     def write(self, files: Mapping[str, str]) -> None:
-        write_files(self.root, files)
+        for name, text in files.items():
+            path = self.root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
 
-    def suite(self, gates: list[Gate] | None = None, **options: bool) -> GateSuite:
-        return GateSuite(
-            self.root, gates or [Gate("pytest", ("pytest",), "pytest")], self.work / "cache", **options
+    def executable(self, path: Path, script: str) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(script)
+        path.chmod(0o755)
+        return path
+
+    def venv(self, folder: Path | None = None, options: str = "") -> Path:
+        """An environment: a launcher of the interpreter that runs the tests, which has pytest."""
+        python = (folder or self.root / ".venv") / "bin" / "python"
+        self.executable(
+            python.with_name("pytest"), f'#!/bin/sh\nexec "{sys.executable}" {options} -m pytest "$@"\n'
         )
+        return self.executable(python, f'#!/bin/sh\nexec "{sys.executable}" {options} "$@"\n')
 
-    def base(self, gates: list[Gate] | None = None, tree: str = "tree") -> dict[str, GateResult]:
-        self.bases = self.suite(gates).baseline(tree, self.work / "out", marker="run/base")
+    def suite(self, **options: bool) -> GateSuite:
+        return GateSuite(self.root, self.gates, self.work / "cache", **options)
+
+    def base(self, tree: str = "tree") -> dict[str, GateResult]:
+        self.bases = self.suite().baseline(tree, self.work / "out", marker=f"{self.marker}/base")
         return self.bases
 
-    def check(self, gates: list[Gate] | None = None, **options: bool) -> GateReport:
-        return self.suite(gates, **options).check(self.bases, self.work / "out", marker="run/1")
+    def check(self, **options: bool) -> GateReport:
+        return self.suite(**options).check(self.bases, self.work / "out", marker=f"{self.marker}/1")
 
     def tree(self) -> set[str]:
         return {str(path.relative_to(self.root)) for path in self.root.rglob("*")}
@@ -70,10 +65,13 @@ def lean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def sandbox(tmp_path: Path) -> Callable[..., Sandbox]:
-    """`sandbox({"test_it.py": "..."})` makes a project with an environment that has pytest."""
+def bare(tmp_path: Path) -> Sandbox:
+    """An empty project without an environment."""
+    return Sandbox(tmp_path)
 
-    def make(files: Mapping[str, str]) -> Sandbox:
-        return Sandbox(tmp_path / "project", tmp_path / "work", files)
 
-    return make
+@pytest.fixture
+def project(bare: Sandbox) -> Sandbox:
+    """An empty project with an environment that has pytest."""
+    bare.venv()
+    return bare

@@ -91,8 +91,8 @@ def test_the_place_is_the_last_line_of_the_project_s_own_code(tmp_path: Path) ->
     text = (
         "t.py:3: in a\n    f()\nsrc/m.py:7: in f\n    g()\n/usr/lib/python/json.py:300: in g\nE   ValueError"
     )
-    case = f'<testcase classname="t" name="a" file="t.py" line="1"><failure message="m">{text}</failure></testcase>'
-    assert read(tmp_path, suite(case)).failures[0].location == "src/m.py:7"
+    case = f'<testcase classname="t" name="a" file="t.py" line="1"><failure message="m">{text}</failure>'
+    assert read(tmp_path, suite(case + "</testcase>")).failures[0].location == "src/m.py:7"
 
 
 def test_the_place_falls_back_to_the_test_itself(tmp_path: Path) -> None:
@@ -128,8 +128,10 @@ def test_a_missing_report_is_refused(tmp_path: Path) -> None:
 
 
 def test_escapes_in_ids_and_texts_are_taken_out(tmp_path: Path) -> None:
-    case = '<testcase classname="t" name="a[\u009b31m]" file="t.py" line="0"><failure message="m">#x1B[31mred</failure>'
-    (failure,) = read(tmp_path, suite(case + "</testcase>")).failures
+    case = '<testcase classname="t" name="a[\u009b31m]" file="t.py" line="0">'
+    (failure,) = read(
+        tmp_path, suite(case + '<failure message="m">#x1B[31mred</failure></testcase>')
+    ).failures
     assert (failure.title, failure.detail) == ("t.py::a[31m]", "red")
 
 
