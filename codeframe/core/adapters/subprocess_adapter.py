@@ -88,6 +88,7 @@ class SubprocessAdapter:
     capabilities: ClassVar[Capabilities] = Capabilities()
     polite_signal: ClassVar[signal.Signals] = signal.SIGTERM
     first_event_s: ClassVar[float | None] = 120.0
+    linger_s: ClassVar[float] = 15.0  # from the announced end to the exit
     env_add: ClassVar[Mapping[str, str]] = {}
     env_drop: ClassVar[frozenset[str]] = frozenset()
 
@@ -301,6 +302,7 @@ class SubprocessAdapter:
                     timeout_s=timeout_ms / 1000,
                     stall_s=context.stall_timeout_ms / 1000 if context.stall_timeout_ms else None,
                     first_output_s=self.first_event_s,
+                    linger_s=self.linger_s,
                 ),
                 cancel=self._cancel,
                 polite_signal=self.polite_signal,
