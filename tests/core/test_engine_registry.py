@@ -143,7 +143,7 @@ def test_a_broken_package_is_explained_and_breaks_nobody_else(
 def test_importing_the_registry_loads_no_engine_and_no_metadata() -> None:
     code = (
         "import sys, codeframe.core.engine_registry, codeframe.core.adapters\n"
-        "heavy = {'importlib.metadata', 'yaml', 'psutil', 'anthropic', 'codeframe.core.adapters.claude_code'}\n"
+        "heavy = {'importlib.metadata', 'yaml', 'psutil', 'codeframe.core.adapters.claude_code'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

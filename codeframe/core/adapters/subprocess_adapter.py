@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import threading
 import uuid
@@ -286,7 +287,7 @@ class SubprocessAdapter:
                 done.clear()
 
         def on_start(pid: int) -> None:
-            log("cf", f"started {launch.argv[0]} as process {pid}")
+            log("cf", f"process {pid}: {shlex.join(launch.argv)[:MAX_MESSAGE_CHARS]}")
             metadata = {"pid": pid, "session_id": launch.session_id}
             self._say(AgentEvent("progress", f"{self.name} started", metadata=metadata))
 

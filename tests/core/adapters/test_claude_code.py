@@ -56,7 +56,12 @@ def test_a_good_run() -> None:
     assert result.evidence["engine_version"] == "2.1.197"
     assert of_type(events, "command_run") == ["cat hello.txt && echo via-bash > bash.txt && ls"]
     assert of_type(events, "file_changed") == ["hello.txt", "hello.txt"]
-    assert of_type(events, "output") == ["Writing.", "Editing.", "Running.", "All done: created hello.txt and bash.txt"]
+    assert of_type(events, "output") == [
+        "Writing.",
+        "Editing.",
+        "Running.",
+        "All done: created hello.txt and bash.txt",
+    ]
 
 
 def test_a_structured_verdict() -> None:
@@ -165,7 +170,9 @@ def test_no_result_event_is_a_crash_whatever_the_exit_status(exit_code: int) -> 
 
 
 def test_an_error_event_counts_at_exit_0() -> None:
-    result, _ = hear([lines.api_error("x", "billing_error"), lines.result_api_error("Credit balance is too low", 400)])
+    result, _ = hear(
+        [lines.api_error("x", "billing_error"), lines.result_api_error("Credit balance is too low", 400)]
+    )
     assert (result.status, result.error_class) == (FAILED, ErrorClass.BILLING)
 
 
@@ -286,7 +293,11 @@ def test_tool_output_never_makes_an_error_class() -> None:
 )
 def test_writers_name_files_relative_to_the_workspace(tool: str, key: str) -> None:
     def changed(path: str, **how: Any) -> AgentResult:
-        stream = [lines.tool_use(tool, {key: path}, "t"), lines.tool_result("t", "ok", **how), lines.result("x")]
+        stream = [
+            lines.tool_use(tool, {key: path}, "t"),
+            lines.tool_result("t", "ok", **how),
+            lines.result("x"),
+        ]
         return hear(stream)[0]
 
     assert changed("/repo/a/b.txt").files_modified == ("a/b.txt",)
@@ -308,27 +319,49 @@ def test_a_workspace_behind_a_link_is_the_same_place(tmp_path: Path) -> None:
 
 # -- hostile streams -----------------------------------------------------------------------------------
 
+REAL = [
+    json.loads(line) for file in sorted(RECORDED.glob("*.jsonl")) for line in file.read_text().splitlines()
+]
+
+
+def _keys(value: Any) -> set[str]:
+    """All keys in a JSON value, at any depth."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return {*(value if isinstance(value, dict) else ()), *(key for child in inner for key in _keys(child))}
+
+
 SCALARS = (
     st.none()
     | st.booleans()
     | st.integers(min_value=-(10**30), max_value=10**30)
     | st.floats()
-    | st.sampled_from(["", "t", "success", "error_x", "Bash", "Write", "tool_use", "tool_result", "text", "\ud800", "\x00/a"])
+    | st.sampled_from(
+        [
+            "",
+            "t",
+            "success",
+            "error_x",
+            "Bash",
+            "Write",
+            "tool_use",
+            "tool_result",
+            "text",
+            "\ud800",
+            "\x00/a",
+        ]
+    )
     | st.text(max_size=5)
 )
-KEYS = st.sampled_from(
-    "type subtype message content id name input file_path command tool_use_id is_error tool_use_result session_id "
-    "parent_tool_use_id error result errors structured_output modelUsage total_cost_usd permission_denials num_turns "
-    "rate_limit_info status resetsAt api_error_status terminal_reason stop_reason model attempt inputTokens text "
-    "outputTokens tool_name summary question".split()
-)
+KEYS = st.sampled_from(sorted({key for line in REAL for key in _keys(line)}))
 VALUES = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=5), max_leaves=15
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=5),
+    max_leaves=15,
 )
 TYPES = st.sampled_from(["assistant", "user", "system", "result", "rate_limit_event", "stream_event"])
-HOSTILE = st.builds(lambda kind, rest: {**rest, "type": kind}, TYPES | VALUES, st.dictionaries(KEYS, VALUES, max_size=9))
-# Real lines with one field, at any depth, replaced.
-REAL = [json.loads(line) for file in sorted(RECORDED.glob("*.jsonl")) for line in file.read_text().splitlines()]
+HOSTILE = st.builds(
+    lambda kind, rest: {**rest, "type": kind}, TYPES | VALUES, st.dictionaries(KEYS, VALUES, max_size=9)
+)
 
 
 def _paths(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -338,6 +371,7 @@ def _paths(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 @st.composite
 def damaged(draw: st.DrawFn) -> dict[str, Any]:
+    """A real line with one value, at any depth, replaced."""
     line = json.loads(json.dumps(draw(st.sampled_from(REAL))))
     path = draw(st.sampled_from(_paths(line)[1:]))
     place = line
@@ -349,10 +383,18 @@ def damaged(draw: st.DrawFn) -> dict[str, Any]:
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(HOSTILE | damaged(), max_size=8), st.sampled_from([0, 1, None, -9, -200]))
-def test_no_stream_breaks_it_and_what_comes_out_can_be_stored(stream: list[dict[str, Any]], code: int | None) -> None:
+def test_no_stream_breaks_it_and_what_comes_out_can_be_stored(
+    stream: list[dict[str, Any]], code: int | None
+) -> None:
     result, events = hear(stream, exit_code=code)  # type: ignore[arg-type]
     json.dumps(dict(result.evidence), allow_nan=False).encode()
-    for text in [result.summary, result.error, result.session_id, *result.files_created, *result.files_modified]:
+    for text in [
+        result.summary,
+        result.error,
+        result.session_id,
+        *result.files_created,
+        *result.files_modified,
+    ]:
         assert text is None or (isinstance(text, str) and text.encode() is not None)
     for event in events:
         event.message.encode()
@@ -403,7 +445,9 @@ def after(argv: list[str], flag: str) -> str:
 
 def test_the_verified_invocation() -> None:
     argv, made = launch()
-    assert argv[:7] == "claude -p --input-format stream-json --output-format stream-json --verbose".split()
+    assert argv[:2] == ["claude", "-p"]
+    assert after(argv, "--input-format") == after(argv, "--output-format") == "stream-json"
+    assert "--verbose" in argv  # without it the CLI refuses the output format
     assert after(argv, "--permission-mode") == "acceptEdits"
     assert "--allowedTools=Bash" in argv
     assert "--strict-mcp-config" in argv

@@ -14,7 +14,13 @@ import pytest
 
 from codeframe.core.adapters.claude_code import ClaudeCodeAdapter
 from codeframe.core.adapters.transcript import TRANSCRIPT_NAME, read_transcript
-from codeframe.core.agent_adapter import AgentAdapter, AgentContext, AgentEvent, AgentResult, AgentResultStatus
+from codeframe.core.agent_adapter import (
+    AgentAdapter,
+    AgentContext,
+    AgentEvent,
+    AgentResult,
+    AgentResultStatus,
+)
 from codeframe.core.models import ErrorClass
 from tests.kit import claude_lines as lines
 from tests.kit.scenario import (
@@ -50,7 +56,9 @@ def repo(tmp_path: Path) -> Path:
     return made
 
 
-def execute(repo: Path, adapter: AgentAdapter | None = None, timeout_ms: int = 60_000, **context: Any) -> AgentResult:
+def execute(
+    repo: Path, adapter: AgentAdapter | None = None, timeout_ms: int = 60_000, **context: Any
+) -> AgentResult:
     given = AgentContext("t1", "title", run_id="run1", run_dir=repo.parent / "run", **context)
     return (adapter or ClaudeCodeAdapter()).execute("do it", repo, given, timeout_ms)
 
@@ -107,7 +115,14 @@ def test_a_whole_run(engine: FakeEngine, repo: Path) -> None:
 
 
 def test_the_environment(engine: FakeEngine, repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE", "FORCE_COLOR", "CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT"):
+    for name in (
+        "GIT_DIR",
+        "GIT_INDEX_FILE",
+        "GIT_WORK_TREE",
+        "FORCE_COLOR",
+        "CLAUDECODE",
+        "CLAUDE_CODE_ENTRYPOINT",
+    ):
         monkeypatch.setenv(name, "left over")
     monkeypatch.setenv("VIRTUAL_ENV", "/somewhere/.venv")
     monkeypatch.setenv("A_VARIABLE", "of the person's own")
@@ -139,7 +154,12 @@ def test_noise_of_every_kind_does_no_harm(engine: FakeEngine, repo: Path) -> Non
         out('"s"'),
         out("{" * 3000),
         out({"type": ["assistant"], "message": 7}),
-        out({"type": "assistant", "message": {"content": [{"type": "tool_use", "id": {}, "name": [], "input": "x"}]}}),
+        out(
+            {
+                "type": "assistant",
+                "message": {"content": [{"type": "tool_use", "id": {}, "name": [], "input": "x"}]},
+            }
+        ),
         flood(3_000_000),
         flood(12_000_000, line=0),
         flood(1_000_000, to="stderr"),
@@ -194,7 +214,11 @@ def test_a_missing_binary_and_a_missing_folder_cannot_be_started(
 def test_a_death_is_a_crash(engine: FakeEngine, repo: Path) -> None:
     engine.calls(call(*lines.session(lines.wrote("a.txt", "A"), die("SIGKILL"))))
     result = execute(repo)
-    assert (result.status, result.error_class, result.files_created) == (FAILED, ErrorClass.CRASHED, ("a.txt",))
+    assert (result.status, result.error_class, result.files_created) == (
+        FAILED,
+        ErrorClass.CRASHED,
+        ("a.txt",),
+    )
     assert "SIGKILL" in str(result.error)
 
 
@@ -221,7 +245,11 @@ def test_time_up(engine: FakeEngine, repo: Path) -> None:
 
 
 def test_silence_is_a_stall_but_not_while_a_command_runs(engine: FakeEngine, repo: Path) -> None:
-    quiet = [out(lines.tool_use("Bash", {"command": "sleep"}, "t")), sleep(2.2), out(lines.tool_result("t", ""))]
+    quiet = [
+        out(lines.tool_use("Bash", {"command": "sleep"}, "t")),
+        sleep(2.2),
+        out(lines.tool_result("t", "")),
+    ]
     engine.calls(
         call(*lines.session(quiet, lines.said("fine"))),
         call(*lines.session(lines.interruptible(), hang())),
@@ -231,7 +259,9 @@ def test_silence_is_a_stall_but_not_while_a_command_runs(engine: FakeEngine, rep
     assert (result.status, result.error_class) == (TIMEOUT, ErrorClass.STALLED)
 
 
-def test_an_engine_that_will_not_leave_after_its_success_still_succeeded(engine: FakeEngine, repo: Path) -> None:
+def test_an_engine_that_will_not_leave_after_its_success_still_succeeded(
+    engine: FakeEngine, repo: Path
+) -> None:
     class Impatient(ClaudeCodeAdapter):
         linger_s = 0.2
 
@@ -244,7 +274,11 @@ def test_an_engine_that_will_not_leave_after_its_success_still_succeeded(engine:
 def test_cancel_ends_it_politely_and_all_its_children(engine: FakeEngine, repo: Path, tmp_path: Path) -> None:
     started = tmp_path / "started"
     engine.calls(
-        call(*lines.session(lines.interruptible(), spawn(session=True), spawn(daemon=True), touch(started), hang()))
+        call(
+            *lines.session(
+                lines.interruptible(), spawn(session=True), spawn(daemon=True), touch(started), hang()
+            )
+        )
     )
     adapter = ClaudeCodeAdapter()
     thread, results = in_thread(lambda: execute(repo, adapter))
@@ -270,7 +304,12 @@ def test_a_cancel_before_the_start_counts_once(engine: FakeEngine, repo: Path) -
 
 @pytest.mark.parametrize(
     ("answer", "logged_in"),
-    [({"loggedIn": True, "authMethod": "api_key"}, True), ({"loggedIn": False}, False), ("Not JSON", False), ("[]", False)],
+    [
+        ({"loggedIn": True, "authMethod": "api_key"}, True),
+        ({"loggedIn": False}, False),
+        ("Not JSON", False),
+        ("[]", False),
+    ],
 )
 def test_requirements_ask_the_cli(engine: FakeEngine, answer: Any, logged_in: bool) -> None:
     engine.calls(call(out(answer), argv=["auth", "status"], stdin="ignore"))
