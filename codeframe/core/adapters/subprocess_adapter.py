@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import threading
 import uuid
@@ -88,6 +89,7 @@ class SubprocessAdapter:
     capabilities: ClassVar[Capabilities] = Capabilities()
     polite_signal: ClassVar[signal.Signals] = signal.SIGTERM
     first_event_s: ClassVar[float | None] = 120.0
+    linger_s: ClassVar[float] = 15.0  # from the announced end to the exit
     env_add: ClassVar[Mapping[str, str]] = {}
     env_drop: ClassVar[frozenset[str]] = frozenset()
 
@@ -285,7 +287,7 @@ class SubprocessAdapter:
                 done.clear()
 
         def on_start(pid: int) -> None:
-            log("cf", f"started {launch.argv[0]} as process {pid}")
+            log("cf", f"process {pid}: {shlex.join(launch.argv)[:MAX_MESSAGE_CHARS]}")
             metadata = {"pid": pid, "session_id": launch.session_id}
             self._say(AgentEvent("progress", f"{self.name} started", metadata=metadata))
 
@@ -301,6 +303,7 @@ class SubprocessAdapter:
                     timeout_s=timeout_ms / 1000,
                     stall_s=context.stall_timeout_ms / 1000 if context.stall_timeout_ms else None,
                     first_output_s=self.first_event_s,
+                    linger_s=self.linger_s,
                 ),
                 cancel=self._cancel,
                 polite_signal=self.polite_signal,

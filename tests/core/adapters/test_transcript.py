@@ -7,6 +7,7 @@ import signal
 import stat
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -75,7 +76,7 @@ def test_head_and_tail_are_kept_and_the_size_is_bounded(tmp_path: Path) -> None:
     assert kept[-1] == 4999
     assert kept == sorted(kept)
     # Head and tail are each without a hole: there is one gap only.
-    assert sum(1 for one, next_one in zip(kept, kept[1:], strict=False) if next_one != one + 1) == 1
+    assert sum(1 for one, next_one in pairwise(kept) if next_one != one + 1) == 1
 
 
 def test_a_full_transcript_goes_on_in_its_tail_in_the_next_round(tmp_path: Path) -> None:
