@@ -1,4 +1,4 @@
-"""The shape of the house: no import circles, no terminal library in the domain, no engine's name outside its adapter."""
+"""The shape of the house: no import circles, no terminal library in the domain, engines named only at home."""
 
 from __future__ import annotations
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from codeframe.core import config as configuration
 from codeframe.core import verdict
-from codeframe.core.adapters.verification_wrapper import Policy, RoundRecord, VerificationWrapper
+from codeframe.core.adapters.rounds import RoundRecord
+from codeframe.core.adapters.verification_wrapper import Policy, VerificationWrapper
 from codeframe.core.admission import gate_suite
 from codeframe.core.agent_adapter import AgentAdapter, AgentContext, AgentEvent, AgentResult, Capabilities
 from codeframe.core.context_packager import TaskContextPackager

@@ -73,7 +73,8 @@ class RunStore:
         """Begin a run: the task, in one of `expect`, becomes IN_PROGRESS and the run's row is written.
 
         `id` is one the caller has locked already; `values` are further fields of Run; `attempt` is
-        counted, `previous_run_id` is the task's last run unless given. CodeFrameError when another run holds the task (it names that run)
+        counted, `previous_run_id` is the task's last run unless given. CodeFrameError when another run
+        holds the task (it names that run)
         or the task is in another state.
         """
         with self._db.write() as connection:
