@@ -28,7 +28,6 @@ from codeframe.core.process_sweep import (
     end_marked,
     end_processes,
     find_marked,
-    is_alive,
     reap,
     reap_adopted,
     session_members,
@@ -302,11 +301,7 @@ class _Child:
         return gone
 
     def _remaining(self) -> list[psutil.Process]:
-        return [
-            *find_marked(self.marker),
-            *session_members(self.process.pid),
-            *filter(is_alive, self._family),
-        ]
+        return [*find_marked(self.marker), *session_members(self.process.pid), *self._family]
 
 
 class _Streams:

@@ -88,29 +88,35 @@ def end_marked(marker: str, *, prefix: bool = False, grace_s: float = 1.0) -> li
 def end_processes(
     find: Callable[[], Iterable[psutil.Process]], *, grace_s: float
 ) -> dict[psutil.Process, str]:
-    """End what `find` finds until it finds nothing twice in a row; each process -> its description.
+    """End what `find` finds and all below it, until it finds nothing twice; each -> its description.
 
-    Twice, because a process that forks and exits can slip through one scan. Bounded: gives up on
-    what cannot be killed `_KILL_S` seconds after the grace; the description says so then.
+    Below it, so that what dropped the marker goes with its parents. Twice, because a process that
+    forks and exits can slip through one scan. Never the calling process. Bounded: gives up
+    `_KILL_S` seconds after the grace on what cannot be killed; the description says so then.
     """
-    ended: dict[psutil.Process, str] = {}
+    seen: dict[psutil.Process, str] = {}
     untouchable: set[psutil.Process] = set()
     polite_until = time.monotonic() + grace_s
     give_up = polite_until + _KILL_S
     clean_scans = 0
     while clean_scans < 2 and time.monotonic() < give_up:
-        found = [process for process in dict.fromkeys(find()) if process not in untouchable]
+        for root in find():
+            if root in seen or not is_alive(root):
+                continue
+            for process in (root, *descendants(root.pid)):
+                if process.pid != os.getpid() and is_alive(process):
+                    seen.setdefault(process, describe_process(process))
+        found = [process for process in seen if is_alive(process) and process not in untouchable]
         if not found:
             clean_scans += 1
             continue
         clean_scans = 0
         polite = time.monotonic() < polite_until
         for process in found:
-            ended.setdefault(process, describe_process(process))
             if not _send(process, signal.SIGTERM if polite else signal.SIGKILL):
                 untouchable.add(process)
         _wait_gone(set(found) - untouchable, polite_until if polite else give_up)
-    return {p: f"{text} (could not be ended)" if is_alive(p) else text for p, text in ended.items()}
+    return {p: f"{text} (could not be ended)" if is_alive(p) else text for p, text in seen.items()}
 
 
 def is_alive(process: psutil.Process) -> bool:
@@ -176,12 +182,8 @@ def end_identified(identity: Mapping[str, Any], *, grace_s: float = 1.0) -> list
     if abs(now["started_at"] - identity["started_at"]) > _SAME_START_S:
         return []
     engine = _process(identity["pid"])
-    family = [] if engine is None else [engine, *descendants(engine.pid)]
-
-    def find() -> list[psutil.Process]:
-        return [*filter(is_alive, family), *session_members(identity["pid"])]
-
-    return list(end_processes(find, grace_s=grace_s).values())
+    known = [] if engine is None else [engine]
+    return list(end_processes(lambda: [*known, *session_members(identity["pid"])], grace_s=grace_s).values())
 
 
 def reap(pids: Iterable[int]) -> None:

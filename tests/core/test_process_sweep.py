@@ -20,7 +20,6 @@ from codeframe.core.process_sweep import (
     descendants,
     end_identified,
     end_marked,
-    end_processes,
     find_marked,
     is_alive,
     process_identity,
@@ -140,6 +139,15 @@ def test_a_process_that_keeps_starting_daemons_is_ended_with_all_of_them(run_id,
     assert find_marked(run_id) == []
 
 
+def test_what_dropped_the_marker_is_ended_with_its_parent(run_id, start) -> None:
+    parent = start("env -i sleep 300 & echo ready; wait", run_id)
+    [child] = descendants(parent.pid)
+    until(lambda: child.name() == "sleep")
+    assert pids(find_marked(run_id)) == {parent.pid}
+    assert len(end_marked(run_id)) == 2
+    assert not is_alive(child)
+
+
 def test_a_zombie_is_not_alive_and_not_found(run_id) -> None:
     child = subprocess.Popen(["sleep", "300"], env={**os.environ, MARKER: run_id})
     process = psutil.Process(child.pid)
@@ -148,7 +156,6 @@ def test_a_zombie_is_not_alive_and_not_found(run_id) -> None:
     until(lambda: process.status() == psutil.STATUS_ZOMBIE)
     assert not is_alive(process)
     assert find_marked(run_id) == []
-    assert end_processes(lambda: filter(is_alive, [process]), grace_s=0) == {}
     child.wait()
 
 
