@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from bench.measure import row
-from tests.kit import claude_lines
+from tests.kit import claude_runs
 from tests.kit.scenario import FakeEngine, call, write
 
 LIMIT_S = 0.4
@@ -44,7 +44,7 @@ def main() -> None:
             "start",
         )
         engine = FakeEngine(Path(scratch) / "engine")
-        engine.calls(call(claude_lines.session(write("a.txt", "x"), claude_lines.verdict("done"))))
+        engine.calls(call(claude_runs.session(write("a.txt", "x"), claude_runs.verdict("done"))))
         env = {**os.environ, "PATH": engine.path(), "HOME": scratch}
         subprocess.run([cf, "init"], cwd=repo, check=True, stdout=subprocess.DEVNULL)
         alone, whole = [], []
