@@ -155,11 +155,20 @@ class _Job:
         (self.run_dir / "prompt.md").write_text(prompt, encoding="utf-8")
         options: Mapping[str, Any] = {"autonomy": self.options.autonomy, "network": self.options.network}
         resumed = self.run.session_id is not None and capabilities.resume
+        model = self.options.model or (self._session_model() if resumed else None)
         return prompt, replace(
-            context, run_id=self.run.id, run_dir=self.run_dir, model=self.options.model, options=options,
+            context, run_id=self.run.id, run_dir=self.run_dir, model=model, options=options,
             session_id=self.run.session_id if resumed else None, resume_session=resumed,
             stall_timeout_ms=int(self.options.stall_timeout_s * 1000),
         )  # fmt: skip
+
+    def _session_model(self) -> str | None:
+        """The model the session to be resumed began with, as the engine named it in an earlier call."""
+        if self.run.previous_run_id is None:
+            return None
+        rounds = self.store.runs.rounds(self.run.previous_run_id)
+        named = [r["engine"]["model"] for r in rounds if (r.get("engine") or {}).get("model")]
+        return str(named[-1]) if named else None
 
     def _opening(self) -> str | None:
         """What a resumed session is told first: the answers a person gave, and their note."""

@@ -209,6 +209,9 @@ class ClaudeCodeAdapter(SubprocessAdapter):
         if subtype == "init":
             self.heard.terminal = None  # a background command that ended wakes another turn
             self._model = _text(obj.get("model")) or self._model
+            # With its window, as in "…[1m]": a resumed session that is not given this very name
+            # gets another system prompt, and so loses its prompt cache (observed).
+            self.heard.evidence.setdefault("model", self._model)
             self.heard.evidence["engine_version"] = _text(obj.get("claude_code_version"))
         elif subtype == "api_retry":
             attempt, most = _number(obj.get("attempt")), _number(obj.get("max_retries"))

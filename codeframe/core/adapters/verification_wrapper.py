@@ -259,9 +259,10 @@ class VerificationWrapper:
             p.usage = result.token_usage if p.usage is None else p.usage + result.token_usage
         p.duration_ms += result.duration_ms
         session = result.session_id or p.context.session_id
-        p.context = replace(
-            p.context, session_id=session, resume_session=self._capabilities.resume and session is not None
-        )
+        # A session goes on with the model it began with, by the name the engine itself gave it.
+        model = p.context.model or result.evidence.get("model")
+        resumable = self._capabilities.resume and session is not None
+        p.context = replace(p.context, model=model, session_id=session, resume_session=resumable)
         return result, start, end
 
     def _again(self, p: _Progress, followup: str) -> str:
