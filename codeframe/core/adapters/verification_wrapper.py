@@ -354,9 +354,12 @@ class VerificationWrapper:
         )  # fmt: skip
 
     def _branch_switched(self, p: _Progress, result: AgentResult, end: Snapshot) -> AgentResult:
-        before = p.base_branch or "a detached HEAD"
-        after = end.branch or "a detached HEAD"
-        back = f"git switch {p.base_branch}" if p.base_branch else "git switch --detach <commit>"
+        names = [
+            (branch or "a detached HEAD").removeprefix("refs/heads/")
+            for branch in (p.base_branch, end.branch)
+        ]
+        before, after = names
+        back = f"git switch {before}" if p.base_branch else "git switch --detach <commit>"
         question = (
             f"The engine switched the branch from {before} to {after}. Its work is in the tree. "
             f"Type `{back}` to go back, or stay, then answer and resume."
