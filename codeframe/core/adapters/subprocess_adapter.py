@@ -265,15 +265,13 @@ class SubprocessAdapter:
             transcript = TranscriptWriter(
                 context.run_dir / TRANSCRIPT_NAME, self._redactor, round_no=context.round
             )
+        log = transcript.write if transcript is not None else _nowhere
         done = threading.Event()
 
-        def log(stream: str, text: str, dropped: int = 0) -> None:
-            if transcript is not None:
-                transcript.write(stream, text, dropped)
-
         def on_line(stream: str, line: Line) -> None:
-            log("out" if stream == "stdout" else "err", line.text, line.dropped_bytes)
-            if stream != "stdout" or line.dropped_bytes or (obj := _json_object(line.text)) is None:
+            text, dropped = line
+            log("out" if stream == "stdout" else "err", text, dropped)
+            if stream != "stdout" or dropped or (obj := _json_object(text)) is None:
                 return
             try:
                 for event in self.parse(obj):
@@ -340,9 +338,13 @@ def engine_environment(add: Mapping[str, str], drop: frozenset[str]) -> dict[str
     return {**kept, **ENV_ADD, **add}
 
 
+def _nowhere(stream: str, line: str, dropped: int = 0) -> None:
+    """The log of a run that keeps none."""
+
+
 def _json_object(text: str) -> dict[str, Any] | None:
     """The object in one line of JSON; None for anything else, however nested or malformed."""
-    if not text.lstrip().startswith("{"):
+    if text[:1] != "{" and text[:1].strip():  # all there is to know of nearly every other line
         return None
     try:
         obj = json.loads(text)
