@@ -244,7 +244,9 @@ class _Child:
                 linger_until = now + limits.linger_s if linger_until is None else linger_until
                 if now >= linger_until:
                     return EndedBy.LINGERED
-            elif _over(limits.timeout_s, now - self._started):
+                continue
+            linger_until = None  # it may go on after all: a background command's end wakes another turn
+            if _over(limits.timeout_s, now - self._started):
                 return EndedBy.TIMEOUT
             elif not first_output and _over(limits.first_output_s, now - self._started):
                 return EndedBy.NO_FIRST_OUTPUT
