@@ -192,7 +192,7 @@ def test_a_slash_commands_success_is_none() -> None:
 
 def test_a_failure_it_reports_itself_and_an_already_satisfied_task() -> None:
     failed, _ = hear([lines.result("", structured_output={"status": "failed", "summary": "too hard"})])
-    assert (failed.status, failed.error, failed.evidence["reported"]) == (FAILED, "too hard", "failed")
+    assert (failed.status, failed.error, failed.evidence["report"]) == (FAILED, "too hard", "failed")
     done = {"status": "completed", "summary": "was there", "already_satisfied": True}
     assert hear([lines.result("", structured_output=done)])[0].already_satisfied is True
 
