@@ -7,17 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.hostile.stage import Stage
-from tests.kit.claude_lines import (
-    api_error,
-    api_failed,
-    init,
-    ran,
-    result_api_error,
-    said,
-    session,
-    verdict,
-    wrote,
-)
+from tests.kit.claude_lines import api_error, init, result_api_error
+from tests.kit.claude_runs import api_failed, ran, said, session, verdict, wrote
 from tests.kit.repos import git
 from tests.kit.scenario import call, die, half_a_character, hang, leave, out, read_stdin, spawn
 
