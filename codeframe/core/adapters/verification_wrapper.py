@@ -29,6 +29,7 @@ from codeframe.core.agent_adapter import (
 from codeframe.core.blocker_detection import question_in_prose
 from codeframe.core.gates import GateReport, GateResult, GateSuite
 from codeframe.core.models import ErrorClass, TokenUsage
+from codeframe.core.redaction import Redactor
 from codeframe.core.snapshots import Snapshot, Snapshots
 
 # Faults that pass by themselves: the engine is called again, and it costs no round (rule 4.6).
@@ -84,6 +85,7 @@ class VerificationWrapper:
         policy: Policy,
         new_session: Callable[[], str],
         recorder: Recorder,
+        redactor: Redactor,
         opening: str | None = None,
         changed_before: bool = False,
     ) -> None:
@@ -98,6 +100,7 @@ class VerificationWrapper:
         self._policy = policy
         self._new_session = new_session
         self._recorder = recorder
+        self._redactor = redactor  # what gates print goes into prompts (rule 9.2)
         self._opening = opening
         self._changed = changed_before
         self._events = EventStream()
@@ -182,7 +185,10 @@ class VerificationWrapper:
             last_failure = failure
             p.round += 1
             left = self._policy.max_corrections - p.round
-            prompt, reason = self._again(p, followups.correction(report.feedback(), left)), "correction"
+            prompt, reason = (
+                self._again(p, followups.correction(self._redactor.redact(report.feedback()), left)),
+                "correction",
+            )
             self._say(
                 f"Sending the engine back with the failures (correction {p.round} of {self._policy.max_corrections})."
             )
