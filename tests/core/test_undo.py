@@ -239,6 +239,18 @@ def test_what_the_person_staged_since_stays_staged(repo: Path) -> None:
     assert git(repo, "status", "--porcelain").splitlines() == ["M  b", "A  d"]
 
 
+def test_what_the_person_staged_under_an_unchanged_file_stays(repo: Path) -> None:
+    ours = snapshots(repo)
+    base = ours.take("t", "base")
+    write(repo, {"README.md": "engine\n"})
+    git(repo, "add", "-A")
+    end = ours.take("t", "end")
+    mine = git(repo, "hash-object", "-w", "--stdin", stdin=b"mine\n")
+    git(repo, "update-index", "--cacheinfo", f"100644,{mine},README.md")
+    assert undo(ours, "t", base, end).restored == ("README.md",)
+    assert git(repo, "show", ":README.md") == "mine"
+
+
 def test_only_staging_is_undone_too(repo: Path) -> None:
     write(repo, {"README.md": "edited\n"})
     ours = snapshots(repo)
