@@ -15,6 +15,12 @@ install: $(STAMP) ## make .venv with CodeFrame and its tools
 test: $(STAMP) ## fast tests, offline, no engine needed
 	@$(PY) -m pytest -n auto --dist worksteal -m 'not engine and not slow' tests
 
+.engines/.installed: tests/engines/package.json tests/engines/package-lock.json
+	@scripts/install-engines
+
+test-engines: $(STAMP) .engines/.installed ## drive the real CLIs against a scripted model
+	@$(PY) -m pytest -n 2 --dist worksteal -m engine tests/engines
+
 lint: $(STAMP) ## ruff, mypy --strict on core, import-linter
 	@.venv/bin/ruff check codeframe tests bench
 	@.venv/bin/ruff format --check codeframe tests bench

@@ -10,7 +10,7 @@ import hashlib
 import os
 import secrets
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -34,31 +34,33 @@ class UndoResult:
     note: str = ""
 
 
-def undo(snapshots: Snapshots, task_id: str, base: Snapshot, end: Snapshot) -> UndoResult:
-    """Take back the changes from `base` to `end`. HEAD and its branch do not move.
+def undo(snapshots: Snapshots, task_id: str, spans: Sequence[tuple[Snapshot, Snapshot]]) -> UndoResult:
+    """Take back the changes of each (start, end) span, the newest first. HEAD and its branch do not move.
 
-    Raises CodeFrameError when no snapshot can be taken (say, during a merge); nothing has changed then.
+    `spans` are in the order they happened; what changed between two of them was not the run's and
+    stays. Raises CodeFrameError when no snapshot can be taken (say, during a merge); nothing has
+    changed then.
     """
     safety = snapshots.take(task_id, "undo")
-    work = _Undo(snapshots, base)
-    work.run(snapshots.changes(base.commit, end.commit))
-    for each in (*base.left_out, *end.left_out):
-        work.kept[each.path] = f"not covered by snapshots: {each.reason}"
-    _restore_index(snapshots, base, end, work.kept.keys())
-    return UndoResult(
-        tuple(sorted(work.restored)), tuple(sorted(work.kept.items())), safety, _note(base, end, safety)
-    )
+    work = _Undo(snapshots, sha256=len(safety.commit) == 64)
+    for start, end in reversed(spans):
+        work.run(snapshots.changes(start.commit, end.commit))
+        for each in (*start.left_out, *end.left_out):
+            work.kept[each.path] = f"not covered by snapshots: {each.reason}"
+        _restore_index(snapshots, start, end, work.kept.keys())
+    note = _note(spans[0][0], spans[-1][1], safety) if spans else ""
+    return UndoResult(tuple(sorted(work.restored)), tuple(sorted(work.kept.items())), safety, note)
 
 
 class _Undo:
     """The working tree's part."""
 
-    def __init__(self, snapshots: Snapshots, base: Snapshot) -> None:
+    def __init__(self, snapshots: Snapshots, *, sha256: bool) -> None:
         self.restored: set[str] = set()
         self.kept: dict[str, str] = {}
         self._git = snapshots.git
         self._top = snapshots.repo.toplevel
-        self._sha256 = len(base.commit) == 64
+        self._sha256 = sha256
 
     def run(self, changes: list[FileChange]) -> None:
         """Ignore rules first, as they tell which new files are not the run's; then removals, to make room."""
@@ -73,7 +75,7 @@ class _Undo:
     def _restore(self, changes: list[FileChange], blobs: BlobReader) -> None:
         for change in sorted(changes, key=lambda each: each.before is not None):
             now = self._look(change.path)
-            if now == change.before:
+            if now == change.before or change.path in self.kept:
                 continue  # an earlier undo was here
             if GITLINK in {entry.mode for entry in (change.before, change.after) if entry}:
                 self.kept[change.path] = "a nested repository"

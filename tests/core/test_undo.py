@@ -132,7 +132,7 @@ def test_undo_gives_back_bytes_types_modes_and_what_was_staged(
             git(where, "commit", "-q", "--allow-empty", "-am", "by the engine")
         after, after_index = files(where), staged(where)
         end = ours.take("t", "end")
-        result = undo(ours, "t", base, end)
+        result = undo(ours, "t", [(base, end)])
         assert result.kept == ()
         assert (files(where), staged(where)) == (before, index)
         assert set(result.restored) == {
@@ -141,7 +141,7 @@ def test_undo_gives_back_bytes_types_modes_and_what_was_staged(
         # The undo can be undone.
         undone = ours.take("t", "end")
         assert (undone.tree, undone.index_tree) == (base.tree, base.index_tree)
-        undo(ours, "t", result.safety, undone)
+        undo(ours, "t", [(result.safety, undone)])
         assert (files(where), staged(where)) == (after, after_index)
 
 
@@ -159,7 +159,7 @@ def test_what_a_person_did_after_the_run_survives(
         end = ours.take("t", "end")
         apply(where, person)
         mine = files(where)
-        result = undo(ours, "t", base, end)
+        result = undo(ours, "t", [(base, end)])
         now = files(where)
         for path in mine.keys() | at_end.keys():
             if mine.get(path) != at_end.get(path):
@@ -178,7 +178,7 @@ def test_without_changes_nothing_happens(repo: Path) -> None:
     write(repo, {"mine": "x"})
     ours = snapshots(repo)
     base = ours.take("t", "base")
-    result = undo(ours, "t", base, ours.take("t", "end"))
+    result = undo(ours, "t", [(base, ours.take("t", "end"))])
     assert (result.restored, result.kept, result.note) == ((), (), "")
     assert result.safety.label == "undo"
     assert files(repo).keys() == {"README.md", "mine"}
@@ -193,7 +193,7 @@ def test_before_the_first_commit(git_home: Path, tmp_path: Path) -> None:
     write(where, {"mine": "y", "theirs": "z"})
     git(where, "add", "-A")
     git(where, "commit", "-q", "-m", "by the engine")
-    result = undo(ours, "t", base, ours.take("t", "end"))
+    result = undo(ours, "t", [(base, ours.take("t", "end"))])
     assert result.restored == ("mine", "theirs")
     assert files(where) == {"mine": ("file", b"x")}
     assert git(where, "ls-files") == "mine"
@@ -206,7 +206,7 @@ def test_in_a_linked_worktree(repo: Path, tmp_path: Path) -> None:
     base = ours.take("t", "base")
     write(linked, {"README.md": "x", "deep/er/new": "y"})
     git(linked, "add", "-A")
-    assert undo(ours, "t", base, ours.take("t", "end")).restored == ("README.md", "deep/er/new")
+    assert undo(ours, "t", [(base, ours.take("t", "end"))]).restored == ("README.md", "deep/er/new")
     assert git(linked, "status", "--porcelain", "--ignored") == ""
     assert not (linked / "deep").exists()  # emptied folders go
 
@@ -219,7 +219,7 @@ def test_a_half_finished_undo_is_finished_by_the_next(repo: Path) -> None:
     git(repo, "add", "-A")
     end = ours.take("t", "end")
     write(repo, {"a": "1"})  # as if killed after the first file
-    result = undo(ours, "t", base, end)
+    result = undo(ours, "t", [(base, end)])
     assert (result.restored, result.kept) == (("b", "c"), ())
     assert git(repo, "status", "--porcelain") == ""
 
@@ -233,7 +233,7 @@ def test_what_the_person_staged_since_stays_staged(repo: Path) -> None:
     end = ours.take("t", "end")
     write(repo, {"b": "3", "d": "mine"})
     git(repo, "add", "b", "d")
-    result = undo(ours, "t", base, end)
+    result = undo(ours, "t", [(base, end)])
     assert result.restored == ("a",)
     assert result.kept == (("b", "changed after the run"),)
     assert git(repo, "status", "--porcelain").splitlines() == ["M  b", "A  d"]
@@ -256,7 +256,7 @@ def test_only_staging_is_undone_too(repo: Path) -> None:
     ours = snapshots(repo)
     base = ours.take("t", "base")
     git(repo, "add", "README.md")
-    result = undo(ours, "t", base, ours.take("t", "end"))
+    result = undo(ours, "t", [(base, ours.take("t", "end"))])
     assert result.restored == ()
     assert git(repo, "status", "--porcelain") == " M README.md"
 
@@ -266,7 +266,7 @@ def test_commits_of_the_engine_are_kept_and_named(repo: Path) -> None:
     base = ours.take("t", "base")
     made = commit(repo, "by the engine", {"new": "x"})
     end = ours.take("t", "end")
-    result = undo(ours, "t", base, end)
+    result = undo(ours, "t", [(base, end)])
     assert git(repo, "rev-parse", "HEAD") == made
     assert result.note == f"The run's own commits are kept; to drop them type: git reset --soft {base.head}"
     git(repo, *result.note.rsplit("git ", 1)[1].split())
@@ -274,14 +274,14 @@ def test_commits_of_the_engine_are_kept_and_named(repo: Path) -> None:
     # With a person's commit on top, no command that would drop it is given.
     git(repo, "reset", "-q", "--hard", made)
     commit(repo, "mine", {"other": "y"})
-    assert "reset" not in undo(ours, "t", base, end).note
+    assert "reset" not in undo(ours, "t", [(base, end)]).note
 
 
 def test_a_switched_branch_is_named(repo: Path) -> None:
     ours = snapshots(repo)
     base = ours.take("t", "base")
     git(repo, "checkout", "-q", "-b", "elsewhere")
-    note = undo(ours, "t", base, ours.take("t", "end")).note
+    note = undo(ours, "t", [(base, ours.take("t", "end"))]).note
     assert note == "HEAD is on elsewhere and was on main before the run; to go back type: git switch main"
 
 
@@ -294,7 +294,7 @@ def test_required_filters_do_not_run(repo: Path, tmp_path: Path) -> None:
     ours = snapshots(repo)
     base = ours.take("t", "base")
     write(repo, {"x.bin": "engine"})
-    assert undo(ours, "t", base, ours.take("t", "end")).restored == ("x.bin",)
+    assert undo(ours, "t", [(base, ours.take("t", "end"))]).restored == ("x.bin",)
     assert (repo / "x.bin").read_bytes() == b"raw\r\n"
     assert not ran.exists()
 
@@ -305,7 +305,7 @@ def test_permissions_git_does_not_know_of_are_kept(repo: Path) -> None:
     base = ours.take("t", "base")
     write(repo, {"README.md": "x"})
     (repo / "README.md").chmod(0o750)
-    undo(ours, "t", base, ours.take("t", "end"))
+    undo(ours, "t", [(base, ours.take("t", "end"))])
     assert (repo / "README.md").stat().st_mode & 0o777 == 0o640
 
 
@@ -318,13 +318,13 @@ def test_nothing_is_written_through_a_symlink_out_of_the_tree(repo: Path, tmp_pa
     shutil.rmtree(repo / "folder")
     end = ours.take("t", "end")
     (repo / "folder").symlink_to(outside)  # by a person, after the run
-    result = undo(ours, "t", base, end)
+    result = undo(ours, "t", [(base, end)])
     assert dict(result.kept) == dict.fromkeys(
         ("folder/a", "folder/b/c", "folder/new/d"), "a file or symlink is in the way"
     )
     assert files(outside) == {"a": ("file", b"precious"), "b/c": ("file", b"precious")}
     # Made by the run itself, the symlink goes and the folder comes back.
-    result = undo(ours, "t", base, ours.take("t", "end"))
+    result = undo(ours, "t", [(base, ours.take("t", "end"))])
     assert result.restored == ("folder", "folder/a", "folder/b/c", "folder/new/d")
     assert files(outside) == {"a": ("file", b"precious"), "b/c": ("file", b"precious")}
     assert (repo / "folder/a").read_text() == "1"
@@ -339,7 +339,10 @@ def test_a_folder_or_fifo_in_the_way_is_kept(repo: Path) -> None:
     end = ours.take("t", "end")
     write(repo, {"a/mine": "x"})
     os.mkfifo(repo / "b")
-    assert undo(ours, "t", base, end).kept == (("a", "a folder is in its place"), ("b", "not a regular file"))
+    assert undo(ours, "t", [(base, end)]).kept == (
+        ("a", "a folder is in its place"),
+        ("b", "not a regular file"),
+    )
     assert (repo / "a/mine").read_text() == "x"
 
 
@@ -358,7 +361,7 @@ def test_left_out_files_are_kept_and_listed(repo: Path) -> None:
     ours = snapshots(repo)
     base = ours.take("t", "base")
     write(repo, {".env": "TOKEN=engine", "grows": b"x" * 2000, "new.bin": b"x" * 2000})
-    result = undo(ours, "t", base, ours.take("t", "end"))
+    result = undo(ours, "t", [(base, ours.take("t", "end"))])
     assert result.restored == ()
     assert result.kept == (
         (".env", "not covered by snapshots: looks like a secret"),
@@ -374,7 +377,7 @@ def test_files_an_engine_only_uncovered_are_not_deleted(repo: Path) -> None:
     ours = snapshots(repo)
     base = ours.take("t", "base")
     write(repo, {".gitignore": "*.tmp\n", "new": "by the engine"})
-    result = undo(ours, "t", base, ours.take("t", "end"))
+    result = undo(ours, "t", [(base, ours.take("t", "end"))])
     assert result.restored == (".gitignore", "new")
     assert result.kept == (("data/precious", "ignored before the run, so it may be older"),)
     assert files(repo).keys() == {".gitignore", "README.md", "data/precious", "x.tmp"}
@@ -385,7 +388,7 @@ def test_files_an_engine_ignored_come_back(repo: Path) -> None:
     ours = snapshots(repo)
     base = ours.take("t", "base")
     write(repo, {".gitignore": "notes\n", "notes": "spoilt"})
-    assert undo(ours, "t", base, ours.take("t", "end")).restored == (".gitignore", "notes")
+    assert undo(ours, "t", [(base, ours.take("t", "end"))]).restored == (".gitignore", "notes")
     assert files(repo) == {"README.md": ("file", b"hello\n"), "notes": ("file", b"mine")}
 
 
@@ -395,7 +398,7 @@ def test_nested_repositories_are_kept(repo: Path) -> None:
     base = ours.take("t", "base")
     make_repo(repo / "new", {"a": "1"})
     commit(repo / "old", "more", {"a": "2"})
-    result = undo(ours, "t", base, ours.take("t", "end"))
+    result = undo(ours, "t", [(base, ours.take("t", "end"))])
     assert result.kept == (("new", "a nested repository"), ("old", "a nested repository"))
     assert (repo / "old/a").read_text() == "2"
 
@@ -406,7 +409,7 @@ def test_large_files_come_back_whole(git_home: Path, tmp_path: Path) -> None:
     ours = snapshots(where)
     base = ours.take("t", "base")
     (where / "tracked").unlink()
-    undo(ours, "t", base, ours.take("t", "end"))
+    undo(ours, "t", [(base, ours.take("t", "end"))])
     assert (where / "tracked").read_bytes() == content
 
 
@@ -419,7 +422,7 @@ def test_sha256_repositories(git_home: Path, tmp_path: Path) -> None:
     base = ours.take("t", "base")
     write(where, {"a": "2", "b": "2"})
     git(where, "add", "-A")
-    assert undo(ours, "t", base, ours.take("t", "end")).restored == ("a", "b")
+    assert undo(ours, "t", [(base, ours.take("t", "end"))]).restored == ("a", "b")
     assert files(where) == {"a": ("file", b"1")}
     assert git(where, "ls-files") == ""
 
@@ -431,5 +434,22 @@ def test_refused_during_a_merge_with_nothing_changed(repo: Path) -> None:
     end = ours.take("t", "end")
     (repo / ".git/MERGE_HEAD").write_text(git(repo, "rev-parse", "HEAD"))
     with pytest.raises(CodeFrameError, match="merge is in progress"):
-        undo(ours, "t", base, end)
+        undo(ours, "t", [(base, end)])
     assert (repo / "README.md").read_text() == "x\n"
+
+
+def test_what_a_person_did_between_two_spans_stays(repo: Path) -> None:
+    """Edits outside the engine's calls are not the engine's: undo of both calls leaves them."""
+    write(repo, {"first": "old", "second": "old", "mine": "old"})
+    ours = snapshots(repo)
+    one = ours.take("t", "start")
+    write(repo, {"first": "engine"})
+    two = ours.take("t", "end")
+    write(repo, {"mine": "edited between"})
+    three = ours.take("t", "start")
+    write(repo, {"first": "engine again", "second": "engine"})
+    result = undo(ours, "t", [(one, two), (three, ours.take("t", "end"))])
+    assert result.restored == ("first", "second")
+    assert {name: (repo / name).read_text() for name in ("first", "second", "mine")} == {
+        "first": "old", "second": "old", "mine": "edited between",
+    }  # fmt: skip

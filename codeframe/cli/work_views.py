@@ -1,0 +1,219 @@
+"""The looking half of `cf work`: status, show, why, diff and logs. Nothing here changes anything."""
+
+from __future__ import annotations
+
+import json as jsonlib
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from codeframe.cli.here import recovered_workspace, workspace_here
+from codeframe.cli.output import ago, colour, columns, emit_json, note, say
+
+if TYPE_CHECKING:
+    from codeframe.core.models import Run, Task
+    from codeframe.core.workspace import Workspace
+
+JSON = typer.Option(False, "--json", help="Print as JSON.")
+RUN = typer.Option(None, "--run", metavar="RUN", help="A particular run of the task (default: the latest).")
+ID = typer.Argument(..., metavar="ID", help="Task.")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the viewing commands to `cf work`."""
+    for command in (status, show, why, diff, logs):
+        app.command()(command)
+
+
+def status(json: bool = JSON) -> None:
+    """What is running now, and what waits for a person."""
+    from codeframe.cli.views import blocker_json, run_json
+    from codeframe.core.models import BlockerStatus
+
+    workspace = recovered_workspace()
+    store = workspace.store
+    running = store.runs.running()
+    blockers = store.blockers.list(status=BlockerStatus.OPEN)
+    if json:
+        emit_json(
+            {"running": [run_json(r) for r in running], "blockers": [blocker_json(b) for b in blockers]}
+        )
+        return
+    if running:
+        rows = []
+        for run in running:
+            task = store.tasks.get(run.task_id)
+            last = store.events.list(run_id=run.id)
+            words = last[-1].message if last else ""
+            rows.append((task.id[:8], task.title, run.engine, run.id[:8], ago(run.started_at), words))
+        columns(rows, ("task", "title", "engine", "run", "since", "last"))
+    else:
+        say("Nothing is running.")
+    for blocker in blockers:
+        say(f"Blocked {blocker.task_id[:8]}: {blocker.question}")
+        say(f'  cf blocker answer {blocker.id[:8]} "…"')
+
+
+def show(task_id: str = ID, json: bool = JSON) -> None:
+    """A task with its runs, newest last."""
+    from codeframe.cli.views import blocker_json, run_json, task_json
+
+    workspace = workspace_here()
+    task = workspace.store.tasks.find(task_id)
+    runs = sorted(workspace.store.runs.list(task_id=task.id), key=lambda r: r.attempt)
+    blockers = workspace.store.blockers.history(task.id)
+    if json:
+        emit_json(
+            {
+                "task": task_json(task),
+                "runs": [run_json(r) for r in runs],
+                "blockers": [blocker_json(b) for b in blockers],
+            }
+        )
+        return
+    say(f"{task.id}  {task.status.value}  {task.title}")
+    if task.description:
+        say(f"\n{task.description}\n")
+    rows = [(r.id[:8], r.kind.value, r.engine, r.status.value, r.verification or "-", r.error_class or "-",
+             _tokens(r), ago(r.started_at)) for r in runs]  # fmt: skip
+    if rows:
+        columns(rows, ("run", "kind", "engine", "status", "gates", "error", "tokens", "started"))
+    else:
+        say(f"No run yet. Start one: cf work start {task.id[:8]} --execute")
+    for blocker in blockers:
+        say(
+            f"{blocker.status.value.lower()}: {blocker.question}"
+            + (f" -> {blocker.answer}" if blocker.answer else "")
+        )
+
+
+def why(task_id: str = ID, run: str | None = RUN, json: bool = JSON) -> None:
+    """The evidence behind a run's verdict."""
+    from codeframe.cli.views import run_json
+
+    workspace = recovered_workspace()
+    task, chosen = _run_of(workspace, task_id, run)
+    rounds = workspace.store.runs.rounds(chosen.id)
+    if json:
+        emit_json({"run": run_json(chosen), "rounds": rounds})
+        return
+    say(f"Task {task.id[:8]} “{task.title}”, run {chosen.id[:8]} with {chosen.engine} ({chosen.engine_why})")
+    print(colour(verdict_line(chosen), "bold"))
+    if chosen.error:
+        say(chosen.error)
+    for r in rounds:
+        say(f"\nRound {r['round']} ({r['reason']}): the engine ended as {r['status']}"
+            + (f", {r['error_class']}" if r.get("error_class") else "")
+            + (f": {r['error']}" if r.get("error") else ""))  # fmt: skip
+        say(f"  changed {r.get('changed', 0)} files between {r['start'][:10]} and {r['end'][:10]}")
+        for line in r.get("files", [])[:20]:
+            say(f"    {line}")
+        for commit in r.get("commits", []):
+            say(f"  the engine committed {commit}")
+        for key, value in sorted((r.get("engine") or {}).items()):
+            if value not in (None, [], {}, "", False):
+                say(f"  {key.replace('_', ' ')}: {_short(value)}")
+        for gate in (r.get("gates") or {}).get("gates", []):
+            counts = ", ".join(f"{n} {what}" for what, n in gate["counts"].items() if n)
+            say(f"  gate {gate['name']}: {gate['outcome']}" + (f" ({counts})" if counts else ""))
+            for failure in gate["new"][:20]:
+                say(f"    {failure['title']}" + (f" at {failure['location']}" if failure["location"] else ""))
+            for test in gate["gone"][:20]:
+                say(f"    gone or skipped: {test}")
+    for line in chosen.evidence.get("notes", []):
+        say(f"Note: {line}")
+    if chosen.evidence.get("stopped_by"):
+        say(f"Stopped by: {chosen.evidence['stopped_by']}")
+    say(f"\nEverything the engine said: cf work logs {task.id[:8]}    kept in {workspace.run_dir(chosen.id)}")
+
+
+def diff(
+    task_id: str = ID,
+    run: str | None = RUN,
+    stat: bool = typer.Option(False, "--stat", help="Only file names and counts."),
+) -> None:
+    """What the engine changed in a run, as a patch."""
+    from codeframe.core.leftovers import snapshots_of, spans
+
+    workspace = workspace_here()
+    task, chosen = _run_of(workspace, task_id, run)
+    done = spans(workspace, chosen)
+    text = snapshots_of(workspace).diff(done[0][0], done[-1][1], stat=stat) if done else ""
+    if text.strip():
+        say(text.rstrip("\n"))
+    else:
+        note(f"Run {chosen.id[:8]} of task {task.id[:8]} changed nothing.")
+
+
+def logs(
+    task_id: str = ID,
+    run: str | None = RUN,
+    limit: int = typer.Option(0, "--limit", min=0, metavar="N", help="Only the last N lines (0: all)."),
+    json: bool = typer.Option(False, "--json", help="The stored lines as they are, one JSON object each."),
+) -> None:
+    """Every line the engine printed in a run, with its time."""
+    from collections import deque
+    from collections.abc import Iterable
+
+    from codeframe.core.adapters.transcript import read_transcript
+
+    workspace = workspace_here()
+    _, chosen = _run_of(workspace, task_id, run)
+    lines: Iterable[dict[str, Any]] = read_transcript(workspace.run_dir(chosen.id) / "transcript.jsonl")
+    for line in deque(lines, maxlen=limit) if limit else lines:
+        if json:
+            print(jsonlib.dumps(line))
+        else:
+            say(f"{str(line.get('t', ''))[11:19]} {line.get('s', '')} {line.get('line', '')}")
+
+
+# -- shared with work_commands ---------------------------------------------------------------------
+
+
+def verdict_line(run: Run) -> str:
+    """One line: what became of the run, how verified, rounds, time, tokens, money."""
+    parts = [run.status.value]
+    if run.verification:
+        parts[0] += f", {run.verification}"
+    if run.error_class and run.status.value != "COMPLETED":
+        parts[0] += f" ({run.error_class.value})"
+    parts.append(f"{run.rounds} engine call{'s' if run.rounds != 1 else ''}")
+    if run.ended_at is not None:
+        from codeframe.core.durations import format_duration
+
+        parts.append(format_duration(max(0.0, (run.ended_at - run.started_at).total_seconds())))
+    if run.usage.input_tokens or run.usage.output_tokens:
+        parts.append(_tokens(run))
+    if run.usage.cost_usd is not None:
+        parts.append(f"${run.usage.cost_usd:.4f}")
+    return "; ".join(parts)
+
+
+def change_lines(workspace: Workspace, run: Run) -> list[str]:
+    """The run's changed files, as `kind path`, at most 20 and a count of the rest."""
+    files: dict[str, None] = {}
+    for record in workspace.store.runs.rounds(run.id):
+        files.update(dict.fromkeys(record.get("files", [])))
+    listed = list(files)
+    return listed[:20] + ([f"… and {len(listed) - 20} more"] if len(listed) > 20 else [])
+
+
+def _tokens(run: Run) -> str:
+    u = run.usage
+    return f"{u.input_tokens} in + {u.cached_input_tokens} cached, {u.output_tokens} out"
+
+
+def _run_of(workspace: Workspace, task_id: str, run: str | None) -> tuple[Task, Run]:
+    from codeframe.core.errors import UsageError
+
+    task = workspace.store.tasks.find(task_id)
+    chosen = workspace.store.runs.find(run) if run else workspace.store.runs.latest(task.id)
+    if chosen is None or chosen.task_id != task.id:
+        what = "has not run yet" if chosen is None else f"has no run {run}"
+        raise UsageError(f"Task {task.id[:8]} {what}.", f"Type: cf work show {task.id[:8]}")
+    return task, chosen
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else jsonlib.dumps(value, default=str)
+    return text if len(text) <= 300 else text[:299] + "…"

@@ -1,0 +1,376 @@
+"""Claude Code: `claude -p` with its stream of JSON events. Facts observed on version 2.1.197.
+
+**The prompt** travels as one `--input-format stream-json` message of two text blocks: the prompt, then a
+blank one. The CLI expands `@path` (it reads that file into the conversation, `/etc/hostname` too) and obeys
+a leading `/command`, but only in the *last* block of a message; a blank block it leaves out of the request.
+So the prompt arrives byte for byte, nothing escaped and nothing added: `@`, `/`, quotes, CRLF, NUL, 13 MB
+(plain text on stdin ends at 10 MB). Events, exit statuses, sessions, signals and the structured verdict are
+those of plain text. Escaping is the worse way: an `@` after a zero-width space stays unexpanded, but altered.
+
+**Autonomy.** "workspace": edits inside the working directory and Bash are allowed (Bash is not confined by
+the CLI), the rest is denied. "full": `bypassPermissions`. The CLI refuses that to root unless IS_SANDBOX=1,
+which is set for that case only: choosing "full" is choosing it. "--network off" removes the web tools.
+
+**What is overlaid** on the person's own setup: `--strict-mcp-config` (a project's .mcp.json servers are
+otherwise started unasked), 3 retries instead of 10 (10 take three minutes; CodeFrame backs off itself), no
+self-update, no telemetry, no git status in the system prompt (it changes with every edit, which costs the
+prompt cache on resume).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import signal
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from codeframe.core.adapters.heard import Terminal
+from codeframe.core.adapters.subprocess_adapter import Launch, SubprocessAdapter, engine_environment
+from codeframe.core.adapters.verdict_report import VERDICT_SCHEMA, instructions, parse_structured
+from codeframe.core.agent_adapter import AgentContext, AgentEvent, AgentResult, Capabilities
+from codeframe.core.blocker_detection import classify_error_for_blocker
+from codeframe.core.models import ErrorClass, TokenUsage
+from codeframe.core.process import Limits, ProcessOutcome, run_process
+
+if TYPE_CHECKING:
+    from codeframe.core.lines import Line
+
+_BLANK = "\n"
+_WRITERS = {
+    "Write": "file_path",
+    "Edit": "file_path",
+    "MultiEdit": "file_path",
+    "NotebookEdit": "notebook_path",
+}
+# No command of its own: a sub-agent's silence is a model's silence.
+_NOT_COMMANDS = frozenset({"Agent", "Task", "StructuredOutput"})
+_SESSION_GONE = "No conversation found with session ID"
+_SESSION_TAKEN = "is already in use"
+
+_BY_ASSISTANT_ERROR = {
+    "authentication_failed": ErrorClass.AUTH,
+    "oauth_org_not_allowed": ErrorClass.AUTH,
+    "billing_error": ErrorClass.BILLING,
+    "rate_limit": ErrorClass.RATE_LIMITED,
+    "overloaded": ErrorClass.OVERLOADED,
+    "model_not_found": ErrorClass.MODEL,
+    "max_output_tokens": ErrorClass.PROTOCOL,
+}
+_BY_STATUS = {
+    401: ErrorClass.AUTH,
+    402: ErrorClass.BILLING,
+    403: ErrorClass.AUTH,
+    404: ErrorClass.MODEL,
+    408: ErrorClass.NETWORK,
+    413: ErrorClass.CONTEXT_WINDOW,
+    429: ErrorClass.RATE_LIMITED,
+}
+_BY_SUBTYPE = {
+    "error_max_turns": ErrorClass.QUOTA,  # limits a person set and must raise
+    "error_max_budget_usd": ErrorClass.QUOTA,
+    "error_max_structured_output_retries": ErrorClass.PROTOCOL,
+    "error_during_execution": ErrorClass.CRASHED,
+}
+
+
+class ClaudeCodeAdapter(SubprocessAdapter):
+    """Drives the real `claude` found on PATH, with the person's own login and settings."""
+
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        description="Claude Code, by its command line `claude`",
+        resume=True,
+        preassigned_session=True,
+        structured_verdict=True,
+        stdin_prompt=True,
+        cost=True,
+        terminal_signal="event",
+    )
+    login_hint: ClassVar[str] = "Run `claude` and type /login, or set ANTHROPIC_API_KEY"
+    # SIGINT is the only signal on which it ends its Bash children, which have sessions of their own.
+    polite_signal: ClassVar[signal.Signals] = signal.SIGINT
+    env_add: ClassVar[dict[str, str]] = {
+        "CLAUDE_CODE_MAX_RETRIES": "3",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "CLAUDE_CODE_DISABLE_GIT_INSTRUCTIONS": "1",
+        "DISABLE_AUTOUPDATER": "1",
+    }
+    env_drop: ClassVar[frozenset[str]] = frozenset({"CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT"})
+
+    @property
+    def name(self) -> str:
+        """The name people type after --engine."""
+        return "claude-code"
+
+    @classmethod
+    def requirements(cls) -> dict[str, bool]:
+        """What must be there -> is it."""
+        return {"claude on PATH": shutil.which("claude") is not None}
+
+    @classmethod
+    def logged_in(cls) -> bool:
+        """What `claude auth status` says; it asks no server, so an expired login passes."""
+        printed: list[str] = []
+
+        def on_line(stream: str, line: Line) -> None:
+            if stream == "stdout":
+                printed.append(line.text)
+
+        run_process(
+            ["claude", "auth", "status"],
+            cwd=Path.home(),
+            env=engine_environment(cls.env_add, cls.env_drop),
+            marker=f"requirements/{uuid.uuid4().hex}",
+            on_line=on_line,
+            limits=Limits(timeout_s=20),
+        )
+        try:
+            status = json.loads("\n".join(printed))
+        except (ValueError, RecursionError):
+            return False
+        return isinstance(status, dict) and status.get("loggedIn") is True
+
+    def begin(self, workspace: Path) -> None:
+        """Forget the last launch."""
+        super().begin(workspace)
+        self._calls: dict[str, tuple[str, str]] = {}  # tool_use id -> (tool, the path it writes or "")
+        self._succeeded = 0
+        self._quota_resets_at: float | None = None
+        self._assistant_error = ""
+        self._model: str | None = None
+
+    def build(self, prompt: str, workspace: Path, context: AgentContext) -> Launch:
+        """The verified invocation; the session's id is chosen here, so that it is known whatever happens."""
+        self._model = context.model
+        argv = [
+            "claude",
+            "-p",
+            "--input-format",
+            "stream-json",
+            "--output-format",
+            "stream-json",
+            "--verbose",
+        ]
+        env: dict[str, str] = {}
+        notices: list[str] = []
+        if context.options.get("autonomy") == "full":
+            argv += ["--permission-mode", "bypassPermissions"]
+            if os.geteuid() == 0:
+                env["IS_SANDBOX"] = "1"
+        else:
+            argv += ["--permission-mode", "acceptEdits", "--allowedTools=Bash"]
+        if context.options.get("network") in ("off", False):
+            argv += ["--disallowedTools=WebFetch,WebSearch"]
+            notices.append(
+                "network off: the web tools are removed; what shell commands reach is not enforced"
+            )
+        argv += ["--strict-mcp-config"]
+        if context.model:
+            argv += ["--model", context.model]
+        session = context.session_id or str(uuid.uuid4())
+        argv += ["--resume" if context.resume_session and context.session_id else "--session-id", session]
+        argv += ["--json-schema", json.dumps(VERDICT_SCHEMA)]
+        argv += ["--append-system-prompt", instructions(structured=True)]
+        return Launch(tuple(argv), _message(prompt), env_add=env, session_id=session, notices=tuple(notices))
+
+    def parse(self, obj: dict[str, Any]) -> Iterable[AgentEvent]:
+        """One event of the stream. Any field may have any type: what is not as expected is passed over."""
+        heard = self.heard
+        heard.session_id = _text(obj.get("session_id")) or heard.session_id
+        kind = _text(obj.get("type"))
+        if kind == "assistant":
+            return list(self._assistant(obj))
+        if kind == "user":
+            return list(self._tool_results(obj))
+        if kind == "system":
+            return list(self._system(obj))
+        if kind == "rate_limit_event":
+            self._rate_limit(_dict(obj.get("rate_limit_info")))
+        elif kind == "result":
+            self._result(obj)
+        return []
+
+    def finish(self, outcome: ProcessOutcome) -> AgentResult:
+        """The common verdict; a session that cannot be had is no crash (evidence `session_lost`)."""
+        result = super().finish(outcome)
+        if result.error_class is ErrorClass.CRASHED and _SESSION_TAKEN in outcome.stderr_tail:
+            evidence = {**result.evidence, "session_lost": True}
+            return replace(result, error_class=ErrorClass.PROTOCOL, evidence=evidence)
+        return result
+
+    def _system(self, obj: dict[str, Any]) -> Iterator[AgentEvent]:
+        subtype = _text(obj.get("subtype"))
+        if subtype == "init":
+            self.heard.terminal = None  # a background command that ended wakes another turn
+            self._model = _text(obj.get("model")) or self._model
+            # With its window, as in "…[1m]": a resumed session that is not given this very name
+            # gets another system prompt, and so loses its prompt cache (observed).
+            self.heard.evidence.setdefault("model", self._model)
+            self.heard.evidence["engine_version"] = _text(obj.get("claude_code_version"))
+        elif subtype == "api_retry":
+            attempt, most = _number(obj.get("attempt")), _number(obj.get("max_retries"))
+            wait = _number(obj.get("retry_delay_ms")) / 1000
+            what = _text(obj.get("error")) or "the API did not answer"
+            yield AgentEvent("progress", f"{what}: retry {attempt:.0f} of {most:.0f} in {wait:.0f} s")
+        elif subtype == "model_fallback":
+            yield AgentEvent("progress", "fell back to another model")
+
+    def _assistant(self, obj: dict[str, Any]) -> Iterator[AgentEvent]:
+        in_subagent = obj.get("parent_tool_use_id") is not None
+        if not in_subagent:
+            self.heard.terminal = None
+            self._assistant_error = _text(obj.get("error"))
+        for block in _dicts(_dict(obj.get("message")).get("content")):
+            kind = block.get("type")
+            if kind == "text" and not obj.get("error") and (text := _text(block.get("text"))):
+                yield AgentEvent("output", text, metadata={"sub_agent": True} if in_subagent else {})
+            elif kind == "tool_use":
+                yield from self._tool_call(block)
+
+    def _tool_call(self, block: dict[str, Any]) -> Iterator[AgentEvent]:
+        call, tool, given = _text(block.get("id")), _text(block.get("name")), _dict(block.get("input"))
+        path = _text(given.get(_WRITERS.get(tool, "")))
+        self._calls[call] = (tool, path)
+        if tool not in _NOT_COMMANDS:
+            self.heard.open_tools.add(call)
+        if tool == "Bash":
+            yield AgentEvent("command_run", _text(given.get("command")), metadata={"tool_use_id": call})
+        elif tool != "StructuredOutput":
+            about = path or next((t for k in _TELLING if (t := _text(given.get(k)))), "")
+            yield AgentEvent("progress", f"{tool} {about}".strip())
+
+    def _tool_results(self, obj: dict[str, Any]) -> Iterator[AgentEvent]:
+        for block in _dicts(_dict(obj.get("message")).get("content")):
+            call = _text(block.get("tool_use_id"))
+            if block.get("type") != "tool_result" or call not in self._calls:
+                continue
+            tool, path = self._calls.pop(call)
+            self.heard.open_tools.discard(call)
+            if block.get("is_error") is True:
+                continue
+            self._succeeded += tool != "StructuredOutput"
+            if path:
+                # Sub-agents' events lack `tool_use_result`; the words are the tool's own, not the model's.
+                created = _dict(obj.get("tool_use_result")).get("type") == "create" or _text(
+                    block.get("content")
+                ).startswith("File created")
+                yield self.heard.file(path, "created" if created else "modified")
+
+    def _rate_limit(self, info: dict[str, Any]) -> None:
+        """A subscription's allowance is used up; `resetsAt` is in seconds since 1970."""
+        if info.get("status") == "rejected":
+            self._quota_resets_at = _number(info.get("resetsAt"))
+            self.heard.evidence["rate_limit_type"] = _text(info.get("rateLimitType"))
+
+    def _result(self, obj: dict[str, Any]) -> None:
+        """The end of a turn. Of several the last counts; its `modelUsage` includes the earlier ones'."""
+        heard = self.heard
+        heard.open_tools.clear()
+        heard.usage = self._usage(obj)
+        heard.text = _text(obj.get("result")) or "\n".join(map(_text, _list(obj.get("errors"))))
+        heard.report = parse_structured(obj.get("structured_output")) or heard.report
+        if denied := [_text(d.get("tool_name")) for d in _dicts(obj.get("permission_denials"))]:
+            # Even a run that was denied everything says success.
+            heard.evidence |= {"permission_denials": denied, "fully_denied": self._succeeded == 0}
+        subtype = _text(obj.get("subtype"))
+        if obj.get("is_error") not in (False, None) or subtype.startswith("error"):
+            heard.terminal = self._error(obj, subtype)
+        elif obj.get("num_turns") == 0 and heard.report is None:
+            # What a slash command does: success, and the model was never asked.
+            heard.terminal = Terminal(f"the model was not asked: {heard.text}", ErrorClass.PROTOCOL)
+        else:
+            heard.terminal = Terminal()
+
+    def _error(self, obj: dict[str, Any], subtype: str) -> Terminal:
+        text = self.heard.text or subtype or "an error without a text"
+        if _SESSION_GONE in text and subtype == "error_during_execution":
+            self.heard.evidence["session_lost"] = True
+            return Terminal(text, ErrorClass.PROTOCOL)
+        status = _number(obj.get("api_error_status"))
+        error_class = _BY_SUBTYPE.get(subtype) or self._classify(
+            status, _text(obj.get("terminal_reason")), text
+        )
+        if error_class is ErrorClass.RATE_LIMITED and self._quota_resets_at is not None:
+            wait = max(0.0, self._quota_resets_at - time.time()) if self._quota_resets_at else None
+            return Terminal(text, ErrorClass.QUOTA, retry_after_s=wait)
+        if obj.get("stop_reason") == "refusal":
+            error_class = ErrorClass.MODEL
+        return Terminal(text, error_class)
+
+    def _classify(self, status: float, terminal_reason: str, text: str) -> ErrorClass:
+        """The class of an API error, by its own fields first; its text only where they do not tell."""
+        if terminal_reason == "prompt_too_long":
+            return ErrorClass.CONTEXT_WINDOW
+        by_text = classify_error_for_blocker(text)
+        error = self._assistant_error
+        found = _BY_ASSISTANT_ERROR.get(error) or _BY_STATUS.get(int(status))
+        if found is ErrorClass.RATE_LIMITED and by_text is ErrorClass.QUOTA:
+            return ErrorClass.QUOTA  # "you've hit your limit, resets 3pm": waiting seconds does not help
+        if found is not None:
+            return found
+        if status >= 500:
+            return ErrorClass.OVERLOADED
+        if error == "server_error":
+            # No status: never connected, or "Repeated 529".
+            return ErrorClass.NETWORK if by_text is ErrorClass.NETWORK else ErrorClass.OVERLOADED
+        return by_text or ErrorClass.PROTOCOL
+
+    def _usage(self, obj: dict[str, Any]) -> TokenUsage:
+        """The whole process's tokens, sub-agents included (which `usage` leaves out), and its cost in USD."""
+        models = {name: _dict(one) for name, one in _dict(obj.get("modelUsage")).items()}
+
+        def total(*keys: str) -> int:
+            return int(sum(_number(one.get(key)) for one in models.values() for key in keys))
+
+        busiest = max(models, key=lambda name: _number(models[name].get("outputTokens")), default=None)
+        cost = obj.get("total_cost_usd")
+        return TokenUsage(
+            input_tokens=total("inputTokens", "cacheCreationInputTokens"),
+            cached_input_tokens=total("cacheReadInputTokens"),
+            output_tokens=total("outputTokens"),
+            cost_usd=_number(cost) if isinstance(cost, int | float) else None,
+            model=_text(busiest) or self._model,
+        )
+
+
+# Which of a tool's inputs says in a word what it is about, for the progress line.
+_TELLING = ("file_path", "path", "pattern", "query", "url", "description", "skill")
+
+
+def _message(prompt: str) -> bytes:
+    """The prompt as the one message of the conversation; see the top of this file."""
+    blocks = [{"type": "text", "text": prompt}, {"type": "text", "text": _BLANK}]
+    message = {"type": "user", "message": {"role": "user", "content": blocks}}
+    return (json.dumps(message, ensure_ascii=False) + "\n").encode("utf-8", "replace")
+
+
+def _text(value: object) -> str:
+    """A string that UTF-8 can hold; "" for anything else. (JSON escapes can make lone surrogates.)"""
+    if not isinstance(value, str):
+        return ""
+    return value if value.isascii() else value.encode("utf-8", "replace").decode()
+
+
+def _number(value: object) -> float:
+    """A finite number, not negative and small enough to be counted with; 0 for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0
+    return value if 0 <= value < 2**53 and math.isfinite(value) else 0
+
+
+def _dict(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _dicts(value: object) -> list[dict[str, Any]]:
+    return [one for one in _list(value) if isinstance(one, dict)]

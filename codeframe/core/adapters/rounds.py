@@ -1,0 +1,64 @@
+"""The evidence of one engine call, and where it is put before anything else is decided."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from codeframe.core.agent_adapter import AgentResult
+from codeframe.core.models import TokenUsage
+from codeframe.core.snapshots import FileChange
+
+FILES_IN_EVIDENCE = 200
+
+
+@dataclass(frozen=True)
+class RoundRecord:
+    """The evidence of one engine call: the snapshots around it, how it ended, what the gates said after it."""
+
+    round: int
+    reason: str
+    start: str
+    end: str
+    result: AgentResult
+    changes: tuple[FileChange, ...]
+    commits: tuple[str, ...]
+    gates: Mapping[str, Any] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; file lists are cut at FILES_IN_EVIDENCE with the full count beside them."""
+        usage = self.result.token_usage or TokenUsage()
+        return {
+            "round": self.round,
+            "reason": self.reason,
+            "start": self.start,
+            "end": self.end,
+            "status": self.result.status.value,
+            "error_class": self.result.error_class.value if self.result.error_class else None,
+            "error": self.result.error,
+            "summary": self.result.summary,
+            "session_id": self.result.session_id,
+            "changed": len(self.changes),
+            "files": [f"{c.kind} {c.path}" for c in self.changes[:FILES_IN_EVIDENCE]],
+            "commits": list(self.commits),
+            "duration_ms": self.result.duration_ms,
+            "input_tokens": usage.input_tokens,
+            "cached_input_tokens": usage.cached_input_tokens,
+            "output_tokens": usage.output_tokens,
+            "cost_usd": usage.cost_usd,
+            "engine": dict(self.result.evidence),
+            "gates": self.gates,
+        }
+
+
+class Recorder(Protocol):
+    """Where the wrapper puts on disk what a crash must not lose."""
+
+    def launched(self, start: str, session_id: str | None) -> None:
+        """Called before each engine call with its start snapshot and the session id it will use, if known."""
+        ...
+
+    def returned(self, index: int, record: RoundRecord) -> None:
+        """Called after each engine call, and again when its gates have run; `index` counts calls from 0."""
+        ...

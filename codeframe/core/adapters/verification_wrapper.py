@@ -1,0 +1,395 @@
+"""The gate loop around any adapter: call the engine, see what changed, run the gates, send it back.
+
+The wrapper is itself an AgentAdapter. It believes nothing it can measure: the change is the
+difference of two snapshots, success is what the gates say (rules 4.5 to 4.7).
+"""
+
+from __future__ import annotations
+
+import shlex
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from codeframe.core.adapters import followups
+from codeframe.core.adapters.event_stream import EventStream
+from codeframe.core.adapters.rounds import Recorder, RoundRecord
+from codeframe.core.agent_adapter import (
+    DEFAULT_TIMEOUT_MS,
+    AgentAdapter,
+    AgentContext,
+    AgentEvent,
+    AgentResult,
+    AgentResultStatus,
+    Capabilities,
+)
+from codeframe.core.blocker_detection import question_in_prose
+from codeframe.core.gates import GateReport, GateResult, GateSuite
+from codeframe.core.models import ErrorClass, TokenUsage
+from codeframe.core.snapshots import Snapshot, Snapshots
+
+# Faults that pass by themselves: the engine is called again, and it costs no round (rule 4.6).
+TRANSIENT = frozenset({ErrorClass.RATE_LIMITED, ErrorClass.OVERLOADED, ErrorClass.NETWORK})
+MAX_TRANSIENT_RETRIES = 5
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How far to go. `backoff_s` is the first wait after a passing fault in seconds; each next one doubles."""
+
+    max_corrections: int = 3
+    require_gates: bool = False
+    stall_action: str = "blocker"
+    backoff_s: float = 2.0
+
+
+@dataclass
+class _Progress:
+    """What one `execute` has seen so far."""
+
+    deadline: float
+    context: AgentContext
+    task_prompt: str
+    summary: str = ""
+    usage: TokenUsage | None = None
+    duration_ms: int = 0
+    round: int = 0
+    first_start: Snapshot | None = None
+    last_end: str | None = None
+    question: str | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def left_s(self) -> float:
+        return self.deadline - time.monotonic()
+
+
+class VerificationWrapper:
+    """Any adapter, with gates around it.
+
+    After `execute`, `report` holds the last GateReport (None when no gate ran), `rounds` the
+    evidence of each engine call, and `notes` what a person should be told beside the verdict.
+    """
+
+    def __init__(
+        self,
+        inner: AgentAdapter,
+        *,
+        snapshots: Snapshots,
+        gates: GateSuite | None,
+        baseline: dict[str, GateResult] | None,
+        policy: Policy,
+        new_session: Callable[[], str],
+        recorder: Recorder,
+        opening: str | None = None,
+        changed_before: bool = False,
+    ) -> None:
+        """`opening` is said first where the session of an earlier run goes on, in place of the whole prompt.
+
+        `changed_before` says that an earlier run of the same work already changed something.
+        """
+        self._inner = inner
+        self._snapshots = snapshots
+        self._gates = gates
+        self._baseline = baseline
+        self._policy = policy
+        self._new_session = new_session
+        self._recorder = recorder
+        self._opening = opening
+        self._changed = changed_before
+        self._events = EventStream()
+        self._cancel = threading.Event()
+        self._capabilities: Capabilities = getattr(type(inner), "capabilities", Capabilities())
+        self.rounds: list[RoundRecord] = []
+        self.report: GateReport | None = None
+        self.notes: list[str] = []
+
+    @property
+    def name(self) -> str:
+        return self._inner.name
+
+    @property
+    def requires_api_key(self) -> dict[str, str]:
+        return self._inner.requires_api_key
+
+    def cancel(self) -> None:
+        """End the engine or the gates that run now; `execute` then returns soon. Thread-safe."""
+        self._cancel.set()
+        stop = getattr(self._inner, "cancel", None)
+        if stop is not None:
+            stop()
+
+    def stream_events(self) -> Iterator[AgentEvent]:
+        return iter(self._events)
+
+    def execute(
+        self,
+        task_prompt: str,
+        workspace_path: Path,
+        context: AgentContext,
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+    ) -> AgentResult:
+        """Rounds of engine and gates until the work is verified or there is no point in going on.
+
+        `timeout_ms` covers all rounds and gates (rule 4.7).
+        """
+        progress = _Progress(time.monotonic() + timeout_ms / 1000, context, task_prompt)
+        self.notes = progress.notes
+        self._events.open()
+        try:
+            return self._rounds(progress, workspace_path)
+        finally:
+            self._events.close()
+
+    # -- the loop ---------------------------------------------------------------------------------
+
+    def _rounds(self, p: _Progress, workspace: Path) -> AgentResult:
+        prompt, reason = p.task_prompt, "first"
+        if p.context.resume_session and self._opening is not None:
+            prompt = self._opening
+        told_no_change = False
+        last_failure: tuple[str, str] | None = None
+        while True:
+            result, start, end = self._engine_call(p, workspace, prompt, reason)
+            if result.status is not AgentResultStatus.COMPLETED:
+                return self._final(p, result)
+            if p.first_start is not None and end.branch != p.first_start.branch:
+                return self._branch_switched(p, result, p.first_start, end)
+            if not self._changed and not result.already_satisfied:
+                question = None if result.evidence.get("report") else question_in_prose(result.summary)
+                if question is not None:
+                    return self._final(p, result, AgentResultStatus.BLOCKED, blocker_question=question)
+                if told_no_change:
+                    return self._no_change(p, result)
+                told_no_change = True
+                self._say("The engine reported success but changed nothing; telling it so.")
+                p.round += 1
+                prompt, reason = self._again(p, followups.NO_CHANGE), "no_change"
+                continue
+            if self._gates is None:
+                return self._final(p, result)
+            report = self._check(p, self._gates)
+            if self._cancel.is_set() or p.left_s <= 0:
+                return self._cut_short(p, result)
+            if report.status != "failed":
+                return self._passed(p, result, report)
+            failure = (report.signature(), end.tree)
+            if p.round >= self._policy.max_corrections or failure == last_failure:
+                return self._gates_failed(p, result, report, stuck=failure == last_failure)
+            last_failure = failure
+            p.round += 1
+            left = self._policy.max_corrections - p.round
+            prompt, reason = self._again(p, followups.correction(report.feedback(), left)), "correction"
+            self._say(
+                f"Sending the engine back with the failures (correction {p.round} of {self._policy.max_corrections})."
+            )
+
+    def _engine_call(
+        self, p: _Progress, workspace: Path, prompt: str, reason: str
+    ) -> tuple[AgentResult, Snapshot, Snapshot]:
+        """One round's engine work: one call, plus what passing faults and lost sessions make necessary."""
+        transient = 0
+        fresh_tried = stall_retried = False
+        while True:
+            result, start, end = self._launch(p, workspace, prompt, reason)
+            failed = result.error_class if result.status is not AgentResultStatus.COMPLETED else None
+            if failed is None or self._cancel.is_set():
+                return result, start, end
+            lost = bool(result.evidence.get("session_lost"))
+            if (lost or failed is ErrorClass.CONTEXT_WINDOW) and not fresh_tried:
+                fresh_tried = True
+                why = "The engine's session is gone" if lost else "The engine's context window is full"
+                self._say(f"{why}; starting a fresh session with a summary.")
+                p.notes.append(f"{why}; the run went on in a fresh session.")
+                self._fresh_session(p)
+                extra = "Go on with the task." if prompt is p.task_prompt else prompt
+                prompt, reason = followups.cold(p.task_prompt, extra, p.summary), "fresh_session"
+                continue
+            if failed is ErrorClass.STALLED and self._policy.stall_action == "retry" and not stall_retried:
+                stall_retried = True
+                self._say("The engine fell silent; calling it once more.")
+                prompt, reason = self._again(p, followups.after_interruption(failed)), "retry:stalled"
+                continue
+            if failed in TRANSIENT and transient < MAX_TRANSIENT_RETRIES:
+                wait = max(self._policy.backoff_s * 2**transient, result.retry_after_s or 0.0)
+                if wait < p.left_s:
+                    transient += 1
+                    self._say(
+                        f"{failed.value}: trying again in {wait:.0f} s ({transient} of {MAX_TRANSIENT_RETRIES})."
+                    )
+                    if self._cancel.wait(wait):
+                        return self._cancelled(result), start, end
+                    prompt, reason = (
+                        self._again(p, followups.after_interruption(failed)),
+                        f"retry:{failed.value}",
+                    )
+                    continue
+            return result, start, end
+
+    def _launch(
+        self, p: _Progress, workspace: Path, prompt: str, reason: str
+    ) -> tuple[AgentResult, Snapshot, Snapshot]:
+        """Snapshot, engine, snapshot; the record is handed on before anything else is decided."""
+        if p.context.session_id is None and self._capabilities.preassigned_session:
+            p.context = replace(p.context, session_id=self._new_session(), resume_session=False)
+        context = replace(p.context, round=p.round)
+        start = self._snapshots.take(context.task_id, "start")
+        self._recorder.launched(start.commit, context.session_id)
+        pump = threading.Thread(target=self._pump, daemon=True)
+        pump.start()
+        try:
+            result = self._inner.execute(prompt, workspace, context, max(1, int(p.left_s * 1000)))
+        finally:
+            pump.join(timeout=5)
+        end = self._snapshots.take(context.task_id, "end")
+        changes = tuple(self._snapshots.changes(start.commit, end.commit))
+        commits = tuple(self._snapshots.commits_between(start, end))
+        record = RoundRecord(p.round, reason, start.commit, end.commit, result, changes, commits)
+        self.rounds.append(record)
+        self._recorder.returned(len(self.rounds) - 1, record)
+        self._changed = self._changed or bool(changes) or bool(commits)
+        p.first_start = p.first_start or start
+        p.last_end = end.commit
+        p.summary = result.summary or p.summary
+        if result.token_usage is not None:
+            p.usage = result.token_usage if p.usage is None else p.usage + result.token_usage
+        p.duration_ms += result.duration_ms
+        session = result.session_id or p.context.session_id
+        # A session goes on with the model it began with, by the name the engine itself gave it.
+        model = p.context.model or result.evidence.get("model")
+        resumable = self._capabilities.resume and session is not None
+        p.context = replace(p.context, model=model, session_id=session, resume_session=resumable)
+        return result, start, end
+
+    def _again(self, p: _Progress, followup: str) -> str:
+        """`followup` alone where the session goes on, else the whole prompt with it."""
+        return followup if p.context.resume_session else followups.cold(p.task_prompt, followup, p.summary)
+
+    def _fresh_session(self, p: _Progress) -> None:
+        p.context = replace(p.context, session_id=None, resume_session=False)
+
+    def _check(self, p: _Progress, gates: GateSuite) -> GateReport:
+        self._say("Running the gates: " + ", ".join(gates.names) + "." if gates.names else "No gates to run.")
+        run_dir = p.context.run_dir or Path()
+        report = gates.check(
+            self._baseline,
+            run_dir / f"gates-{p.round}",
+            marker=f"{p.context.run_id}/gates-{p.round}",
+            cancel=self._cancel,
+            timeout_s=max(0.1, p.left_s),
+        )
+        self.report = report
+        self.rounds[-1] = replace(self.rounds[-1], gates=report.to_evidence())
+        self._recorder.returned(len(self.rounds) - 1, self.rounds[-1])
+        for line in report.summary_lines():
+            self._say(line)
+        return report
+
+    # -- how it ends ------------------------------------------------------------------------------
+
+    def _final(
+        self, p: _Progress, result: AgentResult, status: AgentResultStatus | None = None, **fields: Any
+    ) -> AgentResult:
+        """The result of the whole run: the last call's words, the totals, and the measured change."""
+        changes = (
+            self._snapshots.changes(p.first_start.commit, p.last_end) if p.first_start and p.last_end else []
+        )
+        return replace(
+            result,
+            status=status or result.status,
+            summary=p.summary,
+            token_usage=p.usage,
+            duration_ms=p.duration_ms,
+            session_id=p.context.session_id,
+            files_modified=tuple(c.path for c in changes if c.kind == "modified"),
+            files_created=tuple(c.path for c in changes if c.kind == "created"),
+            files_deleted=tuple(c.path for c in changes if c.kind == "deleted"),
+            **fields,
+        )
+
+    def _passed(self, p: _Progress, result: AgentResult, report: GateReport) -> AgentResult:
+        if report.status == "unverified" and self._policy.require_gates:
+            return self._final(
+                p, result, AgentResultStatus.FAILED, error_class=ErrorClass.GATES,
+                error="The work is unverified and --require-gates is set: " + "; ".join(report.summary_lines()),
+            )  # fmt: skip
+        question = None if result.evidence.get("report") else question_in_prose(result.summary)
+        if question is not None:
+            p.notes.append(f"The engine also asked: {question}")
+        return self._final(p, result)
+
+    def _gates_failed(
+        self, p: _Progress, result: AgentResult, report: GateReport, *, stuck: bool
+    ) -> AgentResult:
+        if report.only_gone:
+            gone = [test for verdict in report.verdicts for test in verdict.gone]
+            question = (
+                f"The engine removed or disabled {len(gone)} test{'s' if len(gone) != 1 else ''} that passed before: "
+                + ", ".join(gone[:20]) + (" and more" if len(gone) > 20 else "") + ". Is that wanted?"
+            )  # fmt: skip
+            return self._final(
+                p, result, AgentResultStatus.BLOCKED, error_class=ErrorClass.GATES, blocker_question=question
+            )
+        why = "the same failures came back" if stuck else f"{p.round} corrections were not enough"
+        return self._final(
+            p,
+            result,
+            AgentResultStatus.FAILED,
+            error_class=ErrorClass.GATES,
+            error=f"The gates fail and {why}.",
+        )
+
+    def _no_change(self, p: _Progress, result: AgentResult) -> AgentResult:
+        denied = result.evidence.get("permission_denials")
+        if denied:
+            return self._final(
+                p, result, AgentResultStatus.FAILED, error_class=ErrorClass.PERMISSION_DENIED,
+                error="The engine was denied every change it tried.",
+            )  # fmt: skip
+        return self._final(
+            p, result, AgentResultStatus.FAILED, error_class=ErrorClass.NO_CHANGE,
+            error="The engine reported success twice but changed nothing.",
+        )  # fmt: skip
+
+    def _branch_switched(
+        self, p: _Progress, result: AgentResult, start: Snapshot, end: Snapshot
+    ) -> AgentResult:
+        before, after = ((each.branch or "").removeprefix("refs/heads/") for each in (start, end))
+        back = f"git switch {shlex.quote(before)}" if before else f"git switch --detach {start.head}"
+        question = (
+            f"The engine switched the branch from {before or 'a detached HEAD'} to {after or 'a detached HEAD'}. "
+            f"Its work is in the tree. Type `{back}` to go back, or stay, then answer and resume."
+        )
+        return self._final(p, result, AgentResultStatus.BLOCKED, blocker_question=question)
+
+    def _cut_short(self, p: _Progress, result: AgentResult) -> AgentResult:
+        if self._cancel.is_set():
+            return self._final(p, self._cancelled(result))
+        return self._final(
+            p,
+            result,
+            AgentResultStatus.TIMEOUT,
+            error_class=ErrorClass.TIMEOUT,
+            error="The time was up while the gates ran.",
+        )
+
+    @staticmethod
+    def _cancelled(result: AgentResult) -> AgentResult:
+        return replace(
+            result,
+            status=AgentResultStatus.FAILED,
+            error_class=ErrorClass.CANCELLED,
+            error="Stopped on request.",
+        )
+
+    # -- events -----------------------------------------------------------------------------------
+
+    def _pump(self) -> None:
+        for event in self._inner.stream_events():
+            self._events.put(event)
+
+    def _say(self, text: str) -> None:
+        self._events.put(AgentEvent("progress", text, metadata={"source": "codeframe"}))

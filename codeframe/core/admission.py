@@ -1,0 +1,214 @@
+"""May this task run now, with which engine and options? All that can refuse a run, before one exists (rule 4)."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from codeframe.core import config as configuration
+from codeframe.core.engine_registry import EngineRegistry, resolve_engine
+from codeframe.core.errors import CodeFrameError, RequirementsError, UsageError
+from codeframe.core.gates import Gate, GateSuite, declared_gates, find_gates
+from codeframe.core.leftovers import snapshots_of, unaccepted
+from codeframe.core.models import (
+    BlockerStatus,
+    ErrorClass,
+    Leftover,
+    Run,
+    RunKind,
+    RunStatus,
+    Task,
+    TaskStatus,
+)
+from codeframe.core.run_lock import lock_run
+from codeframe.core.run_options import RunOptions
+from codeframe.core.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a person asked for. `typed` holds RunOptions fields that were given (absent or None = not given)."""
+
+    kind: RunKind = RunKind.START
+    engine: str | None = None
+    typed: Mapping[str, Any] | None = None
+    force: bool = False
+    keep: bool = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run that would be admitted: nothing has been written or locked yet."""
+
+    task: Task
+    kind: RunKind
+    engine: str
+    engine_why: str
+    options: RunOptions
+    previous: Run | None
+    gates: GateSuite | None
+
+
+def plan(workspace: Workspace, task: Task, request: Request) -> Plan:
+    """Check everything that does not need a lock. Raises UsageError or RequirementsError with what to type."""
+    previous = workspace.store.runs.latest(task.id)
+    _check_status(workspace, task, previous, request)
+    if not request.force:
+        unmet = workspace.store.tasks.unmet_dependencies(task.id)
+        if unmet:
+            names = ", ".join(f"{t.id[:8]} “{t.title}” ({t.status.value})" for t in unmet)
+            raise UsageError(
+                f"Task {task.id[:8]} depends on work that is not done: {names}.",
+                f"Do that first: cf work start {unmet[0].id[:8]} --execute; or add --force.",
+            )
+    config = configuration.load_environment_config(workspace.root)
+    # `resume` and `retry` go on as the run before was told to, unless something else is typed.
+    before = previous if request.kind is not RunKind.START else None
+    if request.engine is None and before is not None:
+        engine, why = before.engine, f"the engine of run {before.id[:8]}"
+    else:
+        engine, why = resolve_engine(workspace, request.engine, task.engine)
+    check_engine(engine, why, task)
+    options = RunOptions.merge(config, request.typed or {}, before.options if before else None)
+    suite = None if options.no_gates else gate_suite(workspace, config, strict=options.strict)
+    if suite is not None and suite.missing():
+        gate = suite.missing()[0]
+        raise RequirementsError(
+            f"Gate “{gate.name}” is declared, but {gate.command[0]} is not installed in the project's environment.",
+            "Install it there, or change gates: in .codeframe/config.yaml, or add --no-gates.",
+        )
+    return Plan(task, request.kind, engine, why, options, previous, suite)
+
+
+def admit(workspace: Workspace, planned: Plan, request: Request) -> Run:
+    """Lock the tree, check what earlier runs left in it, claim the task. A CodeFrameError leaves nothing held."""
+    task, previous = planned.task, planned.previous
+    run_id = secrets.token_hex(6)
+    lock = lock_run(workspace, run_id, task)
+    try:
+        _check_tree(workspace, task, request)
+        linked = request.kind is not RunKind.START and previous is not None
+        process: dict[str, Any] = {"tree": workspace.tree_key, "toplevel": str(workspace.repo.toplevel)}
+        from codeframe.core.process_sweep import process_identity
+
+        process.update(process_identity())
+        return workspace.store.runs.claim(
+            task.id, id=run_id, engine=planned.engine, engine_why=planned.engine_why, kind=request.kind,
+            model=planned.options.model, options=planned.options.to_dict(), process=process,
+            previous_run_id=previous.id if linked and previous else None,
+            session_id=_session_to_resume(planned), expect=_claimable(request.kind),
+        )  # fmt: skip
+    except BaseException:
+        lock.release()
+        raise
+
+
+def gate_suite(
+    workspace: Workspace, config: configuration.EnvironmentConfig, *, strict: bool = False
+) -> GateSuite:
+    """The gates that really run here: the declared ones, else those found (rule 6.1)."""
+    gates: list[Gate] = (
+        declared_gates(config.gates) if config.gates is not None else find_gates(workspace.root)
+    )
+    return GateSuite(workspace.root, gates, workspace.state_dir / "baselines", strict=strict)
+
+
+def check_engine(name: str, why: str, task: Task | None = None) -> None:
+    """Raise RequirementsError when the engine is unknown here or something it needs is missing."""
+    try:
+        requirements = EngineRegistry.check_requirements(name, quick=True)
+    except ValueError as e:
+        others = EngineRegistry.available()
+        target = task.id[:8] if task else "<task>"
+        hint = (
+            f"Type: cf work start {target} --execute --engine {others[0]}"
+            if others
+            else "Type: cf engines list"
+        )
+        raise RequirementsError(f"{e} It was chosen by {why}.", hint) from None
+    missing = [what for what, there in requirements.items() if not there]
+    if missing:
+        raise RequirementsError(
+            f"Engine {name} cannot run here; missing: {', '.join(missing)}.", f"Type: cf engines check {name}"
+        )
+
+
+def _claimable(kind: RunKind) -> tuple[TaskStatus, ...]:
+    if kind is RunKind.START:
+        return (TaskStatus.READY, TaskStatus.BACKLOG)
+    return (TaskStatus.READY, TaskStatus.BLOCKED, TaskStatus.FAILED)
+
+
+def _session_to_resume(planned: Plan) -> str | None:
+    """The earlier session, where it can go on: the same engine, and a resume rather than a fresh try."""
+    previous = planned.previous
+    if planned.kind is not RunKind.RESUME or previous is None or previous.engine != planned.engine:
+        return None
+    return previous.session_id
+
+
+def _check_status(workspace: Workspace, task: Task, previous: Run | None, request: Request) -> None:
+    short = task.id[:8]
+    if task.status is TaskStatus.IN_PROGRESS:
+        raise CodeFrameError(
+            f"Task {short} is already being worked on (run {previous.id[:8] if previous else '?'}).",
+            f"Watch it with cf work status, or stop it: cf work stop {short}",
+        )
+    if request.kind is RunKind.START:
+        refusals = {
+            TaskStatus.FAILED: ("failed before", f"Type: cf work retry {short}"),
+            TaskStatus.BLOCKED: (
+                "is blocked",
+                f"Type: cf blocker list, answer it, then: cf work resume {short}",
+            ),
+            TaskStatus.DONE: ("is done already", f"To do it again: cf tasks set {short} status READY"),
+            TaskStatus.MERGED: ("is merged already", "Type: cf tasks list --status READY"),
+        }
+        if task.status in refusals:
+            what, hint = refusals[task.status]
+            raise UsageError(f"Task {short} {what}.", hint)
+        return
+    verb = request.kind.value
+    if previous is None or task.status in (TaskStatus.DONE, TaskStatus.MERGED):
+        state = "has never run" if previous is None else f"is {task.status.value}"
+        raise UsageError(f"Task {short} {state}; there is nothing to {verb}.", f"Type: cf work show {short}")
+    if request.kind is RunKind.RETRY:
+        return
+    resumable = previous.status in (RunStatus.BLOCKED, RunStatus.STOPPED, RunStatus.TIMEOUT)
+    if not resumable and previous.error_class is not ErrorClass.CRASHED:
+        raise UsageError(
+            f"The last run of task {short} ended as {previous.status.value}; only a blocked, stopped, timed out or "
+            "crashed one can go on.", f"Type: cf work retry {short}",
+        )  # fmt: skip
+    blocked = workspace.store.blockers.list(status=BlockerStatus.OPEN, task_id=task.id)
+    # Auth, billing and quota blockers are cleared outside; typing `resume` says that they are.
+    asked = [b for b in blocked if b.kind in ("question", ErrorClass.GATES.value)]
+    if asked:
+        raise UsageError(
+            f"Task {short} waits for an answer: {asked[0].question}",
+            f'Type: cf blocker answer {asked[0].id[:8]} "your answer"',
+        )
+
+
+def _check_tree(workspace: Workspace, task: Task, request: Request) -> None:
+    """Refuse to build on unaccepted work of an earlier run, unless that work goes on or is to be kept."""
+    found = unaccepted(workspace, snapshots_of(workspace))
+    if found is None:
+        return
+    run, paths = found
+    if request.kind is not RunKind.START and run.task_id == task.id:
+        return
+    if request.keep:
+        workspace.store.runs.update(run.id, leftover=Leftover.KEPT)
+        return
+    short = run.task_id[:8]
+    shown = ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
+    go_on = (
+        "retry" if run.status is RunStatus.FAILED and run.error_class is not ErrorClass.CRASHED else "resume"
+    )
+    raise CodeFrameError(
+        f"The tree still holds unaccepted work of task {short} ({run.status.value}): {shown}.",
+        f"Go on with it: cf work {go_on} {short}; keep it: add --keep; or take it back: cf work undo {short}",
+    )

@@ -1,0 +1,151 @@
+"""Now against the baseline: which failures are new, which are old, which tests are gone (rule 6.4)."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from codeframe.core.gates.model import Failure, GateOutcome, GateResult
+
+NO_BASELINE = "no baseline: every failure counts as new"
+_MAX_SOURCE_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class GateVerdict:
+    """One gate, judged. `gone` are ids of tests that passed at base and now do not exist or are
+    skipped. `strict` says that old failures block, too. `note` is one line for people, "" when there is
+    nothing to add."""
+
+    result: GateResult
+    new: tuple[Failure, ...] = ()
+    old: tuple[Failure, ...] = ()
+    flaky: tuple[Failure, ...] = ()
+    gone: tuple[str, ...] = ()
+    blocking: bool = False
+    strict: bool = False
+    note: str = ""
+
+
+def compare(
+    now: GateResult,
+    base: GateResult | None,
+    root: Path,
+    *,
+    strict: bool = False,
+    flaky: frozenset[str] = frozenset(),
+) -> GateVerdict:
+    """Judges `now` by `base` (None: everything is new). `flaky` holds keys of failures that passed
+    when run once more; `strict` blocks on old failures too."""
+    notes = [now.note]
+    new: list[Failure] = list(now.failures)
+    old: list[Failure] = []
+    gone: tuple[str, ...] = ()
+    if base is not None and base.outcome is GateOutcome.TOOL_MISSING:
+        base = None
+    if now.outcome is GateOutcome.TOOL_MISSING:
+        if base is not None:
+            new = [Failure("tool missing", "it ran before the change and cannot run now", now.note)]
+    elif base is None:
+        notes.append(NO_BASELINE if new else "")
+    elif now.comparable:
+        moved = renames(base, now)
+        if base.comparable:
+            new, old = split(now.failures, base.failures, moved)
+        else:
+            notes.append("its baseline broke, so every failure counts as new")
+        gone = _gone(base, now, moved)
+        hidden = [t for t in gone if t not in now.skipped and _still_written(t, root)]
+        if now.outcome is GateOutcome.NO_TESTS and hidden:
+            detail = f"{len(hidden)} tests that passed before are still in their files, such as {hidden[0]}"
+            new.append(Failure("nothing collected", "no tests are collected any more", detail))
+    chance = tuple(f for f in new if f.key in flaky)
+    new = [f for f in new if f.key not in flaky]
+    return GateVerdict(
+        result=now,
+        new=tuple(new),
+        old=tuple(old),
+        flaky=chance,
+        gone=gone,
+        blocking=bool(new or gone or (strict and old)),
+        strict=strict,
+        note="; ".join(filter(None, notes)),
+    )
+
+
+def split(
+    now: Iterable[Failure], base: Iterable[Failure], moved: dict[str, str] | None = None
+) -> tuple[list[Failure], list[Failure]]:
+    """(new, old) failures of `now`. Keys are counted: a second one of the same key is new where the
+    base had one. `moved` maps keys of the base to what they are now."""
+    known = Counter((moved or {}).get(f.key, f.key) for f in base)
+    new: list[Failure] = []
+    old: list[Failure] = []
+    for failure in now:
+        if known[failure.key] > 0:
+            known[failure.key] -= 1
+            old.append(failure)
+        else:
+            new.append(failure)
+    return new, old
+
+
+def renames(base: GateResult, now: GateResult) -> dict[str, str]:
+    """Test ids of the base -> what they are called now, for tests that were moved or renamed.
+
+    Two rules, no guessing: a test that vanished is the one that appeared with the same function
+    name and parameters in another file or class, when there is one; or, where exactly one function
+    vanished from a file and exactly one appeared in it, that one (parameters equal).
+    """
+    before, after = _tests(base), _tests(now)
+    lost, found = before - after, after - before
+    if not lost or not found:
+        return {}
+    moved: dict[str, str] = {}
+    by_name: dict[str, list[str]] = defaultdict(list)
+    for test in sorted(found, reverse=True):
+        by_name[_parts(test)[2]].append(test)
+    for test in sorted(lost):
+        if candidates := by_name[_parts(test)[2]]:
+            moved[test] = candidates.pop()
+    lost, found = lost - moved.keys(), found - set(moved.values())
+    for file in {_parts(test)[0] for test in lost}:
+        gone = {t for t in lost if _parts(t)[0] == file}
+        came = {t for t in found if _parts(t)[0] == file}
+        if len({_parts(t)[1] for t in gone}) == len({_parts(t)[1] for t in came}) == 1:
+            by_parameters = {_parts(t)[3]: t for t in came}
+            moved.update({t: by_parameters[_parts(t)[3]] for t in gone if _parts(t)[3] in by_parameters})
+    return moved
+
+
+def _gone(base: GateResult, now: GateResult, moved: dict[str, str]) -> tuple[str, ...]:
+    """Tests that passed at base and neither passed nor failed now, under any name. Those of a file
+    that could not be collected are not listed: the collection error stands for them."""
+    alive = now.passed | {f.title for f in now.failures}
+    places = tuple(f"{f.title}{sign}" for f in now.failures if f.key != f.title for sign in ("::", "/"))
+    gone = (t for t in base.passed if moved.get(t, t) not in alive and not t.startswith(places))
+    return tuple(sorted(gone))
+
+
+def _tests(result: GateResult) -> set[str]:
+    return {t for t in result.passed | result.skipped | {f.title for f in result.failures} if "::" in t}
+
+
+def _parts(test: str) -> tuple[str, str, str, str]:
+    """(file, file::class::function, function[parameters], parameters) of a test id."""
+    path, bracket, rest = test.partition("[")
+    parameters = bracket + rest
+    return path.partition("::")[0], path, path.rpartition("::")[2] + parameters, parameters
+
+
+def _still_written(test: str, root: Path) -> bool:
+    """Whether a test's function is still in its file: it was not deleted, it is no longer looked for."""
+    file, _, _, _ = _parts(test)
+    function = _parts(test)[1].rpartition("::")[2]
+    try:
+        with (root / file).open("rb") as stream:
+            return function.encode() in stream.read(_MAX_SOURCE_BYTES)
+    except OSError:
+        return False

@@ -1,0 +1,75 @@
+"""What earlier runs left in the tree: which runs belong together, and whether their work is still there (rule 4.3)."""
+
+from __future__ import annotations
+
+from codeframe.core.models import Leftover, Run, RunStatus
+from codeframe.core.snapshots import Snapshots
+from codeframe.core.workspace import Workspace
+
+# Leftovers whose changes may still be in the tree.
+IN_TREE = frozenset({Leftover.PENDING, Leftover.KEPT})
+
+
+def snapshots_of(workspace: Workspace) -> Snapshots:
+    """The snapshots of the working tree `workspace` lies in; its index copy is kept per tree."""
+    return Snapshots(workspace.repo, workspace.id, workspace.state_dir / "index" / workspace.tree_key)
+
+
+def spans(workspace: Workspace, run: Run) -> list[tuple[str, str]]:
+    """(start, end) snapshot commits of each engine call of a run, in order. Only these are the engine's doing."""
+    return [(r["start"], r["end"]) for r in workspace.store.runs.rounds(run.id)]
+
+
+def chain(workspace: Workspace, run: Run) -> list[Run]:
+    """The runs whose unaccepted work `run` stands on, oldest first, `run` last."""
+    runs = [run]
+    while runs[0].previous_run_id is not None:
+        previous = workspace.store.runs.get(runs[0].previous_run_id)
+        if previous.leftover not in IN_TREE:
+            break
+        runs.insert(0, previous)
+    return runs
+
+
+def baseline_run(workspace: Workspace, run: Run) -> Run:
+    """The run whose base is the baseline of `run`: the first of those whose work it stands on (rule 6.4).
+
+    A task's own failures must never become "old", so neither a resumed nor a kept run starts a new
+    baseline; a run after a verified or an undone one does.
+    """
+    earlier = sorted(workspace.store.runs.list(task_id=run.task_id), key=lambda r: r.attempt)
+    first = run
+    for candidate in reversed([r for r in earlier if r.attempt < run.attempt]):
+        if candidate.leftover not in IN_TREE or candidate.status is RunStatus.COMPLETED:
+            break
+        first = candidate
+    return first
+
+
+def still_there(workspace: Workspace, snapshots: Snapshots, run: Run) -> list[str]:
+    """Paths of a run's change that are in the tree as the run left them and are not committed."""
+    done = spans(workspace, run)
+    if not done:
+        return []
+    now = snapshots.take(run.task_id, "check")
+    changed = {c.path for start, end in done for c in snapshots.changes(start, end)}
+    moved_on = {c.path for c in snapshots.changes(done[-1][1], now.commit)}
+    kept = changed - moved_on
+    if kept and now.head is not None:
+        kept &= {path for path, _, _ in snapshots.compare(now.head, now.commit)}
+    return sorted(kept)
+
+
+def unaccepted(workspace: Workspace, snapshots: Snapshots) -> tuple[Run, list[str]] | None:
+    """The newest run whose unaccepted work is still in this tree, with its paths; None when the tree is free.
+
+    A run whose work has since been committed or changed away is marked as kept, so that it is asked about once.
+    """
+    for run in workspace.store.runs.with_leftovers():
+        if run.process.get("tree") != workspace.tree_key:
+            continue
+        paths = still_there(workspace, snapshots, run)
+        if paths:
+            return run, paths
+        workspace.store.runs.update(run.id, leftover=Leftover.KEPT)
+    return None

@@ -1,0 +1,298 @@
+"""Finds the processes a run left behind and ends them, verified by (pid, start time) (rule 5.2).
+
+Three things tell that a process belongs to a run: the marker in the environment it was started
+with, its session, and its descent from the engine. What none of them shows is not found: a process
+that dropped the marker, left the session and lost its parent before anyone looked (adopted by the
+subreaper, but by then nothing says whose it was); one that wrote over its environment block; one
+whose environment the system hides from its own user ("non-dumpable", for example ssh-agent); one
+that forks and exits faster than a scan of all processes, outside the engine's process group.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import psutil
+
+MARKER = "CODEFRAME_RUN_ID"
+
+_LINUX = sys.platform.startswith("linux")
+_PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+_KILL_S = 5.0  # how long the kill rounds go on before giving up on what cannot be killed
+_SAME_START_S = 2.0  # a start time is told relative to the wall clock, which may be adjusted
+_reaping = threading.Lock()
+
+
+@functools.cache
+def become_subreaper() -> None:
+    """Let orphans below this process become its children (Linux; elsewhere nothing happens)."""
+    if not _LINUX:
+        return
+    import ctypes
+
+    prctl = ctypes.CDLL(None).prctl
+    prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
+    prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def find_marked(marker: str, *, prefix: bool = False) -> list[psutil.Process]:
+    """Live processes started with exactly this marker, or with one that begins with it.
+
+    Never the calling process. Raises ValueError for an empty marker, which would match every run.
+    """
+    if not marker:
+        raise ValueError("an empty marker would match every run")
+    needle = b"\0" + os.fsencode(f"{MARKER}={marker}") + (b"" if prefix else b"\0")
+    return _matching(lambda pid: needle in _environment(pid))
+
+
+def session_members(session_id: int) -> list[psutil.Process]:
+    """Live processes of a session. Never the calling process."""
+
+    def matches(pid: int) -> bool:
+        try:
+            return os.getsid(pid) == session_id
+        except OSError:
+            return False
+
+    return _matching(matches)
+
+
+def descendants(pid: int) -> list[psutil.Process]:
+    """Children of `pid`, their children and so on, as of now; none when it is gone."""
+    process = _process(pid)
+    if process is None:
+        return []
+    import psutil
+
+    try:
+        return process.children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def end_marked(marker: str, *, prefix: bool = False, grace_s: float = 1.0) -> list[str]:
+    """End what `find_marked` finds: SIGTERM, `grace_s` seconds, SIGKILL. Returns descriptions."""
+    return list(end_processes(lambda: find_marked(marker, prefix=prefix), grace_s=grace_s).values())
+
+
+def end_processes(
+    find: Callable[[], Iterable[psutil.Process]], *, grace_s: float
+) -> dict[psutil.Process, str]:
+    """End what `find` finds and all below it, until it finds nothing twice; each -> its description.
+
+    Below it, so that what dropped the marker goes with its parents. Twice, because a process that
+    forks and exits can slip through one scan. Never the calling process. Bounded: gives up
+    `_KILL_S` seconds after the grace on what cannot be killed; the description says so then.
+    """
+    seen: dict[psutil.Process, str] = {}
+    untouchable: set[psutil.Process] = set()
+    polite_until = time.monotonic() + grace_s
+    give_up = polite_until + _KILL_S
+    clean_scans = 0
+    while clean_scans < 2 and time.monotonic() < give_up:
+        for root in find():
+            if root in seen or not is_alive(root):
+                continue
+            for process in (root, *descendants(root.pid)):
+                if process.pid != os.getpid() and is_alive(process):
+                    seen.setdefault(process, describe_process(process))
+        found = [process for process in seen if is_alive(process) and process not in untouchable]
+        if not found:
+            clean_scans += 1
+            continue
+        clean_scans = 0
+        polite = time.monotonic() < polite_until
+        for process in found:
+            if not _send(process, signal.SIGTERM if polite else signal.SIGKILL):
+                untouchable.add(process)
+        _wait_gone(set(found) - untouchable, polite_until if polite else give_up)
+    return {p: f"{text} (could not be ended)" if is_alive(p) else text for p, text in seen.items()}
+
+
+def is_alive(process: psutil.Process) -> bool:
+    """Whether it is the same process still and has not ended (a zombie has)."""
+    import psutil
+
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+    except psutil.AccessDenied:
+        return True
+
+
+def describe_process(process: psutil.Process) -> str:
+    """A process for people: pid and command line, at most about 100 characters."""
+    import psutil
+
+    try:
+        command = " ".join(process.cmdline()) or process.name()
+    except psutil.Error:
+        command = "?"
+    return f"{process.pid} {command if len(command) <= 90 else command[:87] + '...'}"
+
+
+def process_identity(pid: int | None = None) -> dict[str, Any]:
+    """What tells a process (default: this one) from any other, ever.
+
+    {"pid": int, "started_at": seconds since the epoch, "boot_id": str, "pid_ns": str | None,
+    "host": str}. Raises ProcessLookupError when there is no such process.
+    """
+    import psutil
+
+    pid = os.getpid() if pid is None else pid
+    try:
+        started_at = psutil.Process(pid).create_time()
+    except psutil.NoSuchProcess:
+        raise ProcessLookupError(f"no process {pid}") from None
+    try:
+        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        boot_id = str(int(psutil.boot_time()))
+    try:
+        pid_ns = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        pid_ns = None
+    host = os.uname().nodename
+    return {"pid": pid, "started_at": started_at, "boot_id": boot_id, "pid_ns": pid_ns, "host": host}
+
+
+def end_identified(identity: Mapping[str, Any], *, grace_s: float = 1.0) -> list[str]:
+    """End the very process an earlier `process_identity` named, its descendants and its session.
+
+    For recovery, beside the marker: an engine may hide its environment (see above). Does nothing
+    unless host, boot, pid namespace and start time are the same. Returns descriptions.
+    """
+    try:
+        now = process_identity(identity["pid"])
+    except ProcessLookupError:
+        return []
+    if any(now[key] != identity[key] for key in ("boot_id", "pid_ns", "host")):
+        return []
+    if abs(now["started_at"] - identity["started_at"]) > _SAME_START_S:
+        return []
+    engine = _process(identity["pid"])
+    known = [] if engine is None else [engine]
+    return list(end_processes(lambda: [*known, *session_members(identity["pid"])], grace_s=grace_s).values())
+
+
+def reap(pids: Iterable[int]) -> None:
+    """Collect the exit statuses of ended processes, where they are children of this one."""
+    for pid in pids:
+        try:
+            os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:
+            pass
+
+
+def reap_adopted() -> None:
+    """Collect the zombies among the orphans a subreaper adopted; without it they fill the pid table.
+
+    Never one that a Popen waits for: a child started here is in the session of this process or
+    leads its own. An adopted one that leads its own session cannot be told from those, and stays
+    until this process ends, unless a sweep ended it. Linux only.
+    """
+    if not _LINUX:
+        return
+    own_session = os.getsid(0)
+    with _reaping:  # two reapers could meet on a pid that has changed hands between them
+        for pid in _children():
+            state, session = _state_and_session(pid)
+            if state == "Z" and session not in (own_session, pid):
+                reap([pid])
+
+
+def _matching(matches: Callable[[int], bool]) -> list[psutil.Process]:
+    """Live processes, without this one, for whose pid `matches` holds."""
+    found = []
+    for pid in _pids():
+        if pid in (0, os.getpid()) or not matches(pid):
+            continue
+        process = _process(pid)
+        # Asked again now that the start time is known: the pid may have changed hands in between.
+        if process is not None and matches(pid) and is_alive(process):
+            found.append(process)
+    return found
+
+
+def _process(pid: int) -> psutil.Process | None:
+    import psutil
+
+    try:
+        return psutil.Process(pid)
+    except psutil.NoSuchProcess:
+        return None
+
+
+def _pids() -> list[int]:
+    if _LINUX:
+        return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+    import psutil
+
+    return psutil.pids()
+
+
+def _environment(pid: int) -> bytes:
+    """The environment block of a process, NUL before and after each variable; empty when unreadable."""
+    if _LINUX:
+        try:
+            with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
+                return b"\0" + file.readall()
+        except OSError:
+            return b""
+    import psutil
+
+    try:
+        variables = psutil.Process(pid).environ()
+    except (psutil.Error, OSError):
+        return b""
+    return b"\0" + b"".join(os.fsencode(f"{name}={value}") + b"\0" for name, value in variables.items())
+
+
+def _send(process: psutil.Process, number: signal.Signals) -> bool:
+    """Signal it unless its pid has changed hands (psutil checks); False when we may not."""
+    import psutil
+
+    try:
+        process.send_signal(number)
+    except psutil.NoSuchProcess:
+        pass
+    except psutil.AccessDenied:
+        return False
+    return True
+
+
+def _wait_gone(processes: Iterable[psutil.Process], until: float) -> None:
+    """Wait for the end of all, at most until a monotonic time. Collects no exit status."""
+    left = list(processes)
+    while (left := [p for p in left if is_alive(p)]) and time.monotonic() < until:
+        time.sleep(0.01)
+
+
+def _children() -> list[int]:
+    """Pids of the children of this process, zombies included (Linux with CONFIG_PROC_CHILDREN)."""
+    try:
+        lists = [Path(f"/proc/self/task/{task}/children") for task in os.listdir("/proc/self/task")]
+        return [int(pid) for path in lists for pid in path.read_text().split()]
+    except OSError:  # no such file, or a thread that ended meanwhile: the next call will do
+        return []
+
+
+def _state_and_session(pid: int) -> tuple[str, int]:
+    """The state letter and the session of a process (proc(5)); ("", 0) when it is gone."""
+    try:
+        # The name, the second field, is in parentheses and may hold anything.
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return "", 0
+    return fields[0], int(fields[3])

@@ -1,0 +1,91 @@
+"""After a crash of CodeFrame itself: find runs whose process is gone, end what they left running, keep their work.
+
+Every step can be repeated: a recovery that is killed half-way is simply done again (rule 4.4).
+"""
+
+from __future__ import annotations
+
+from codeframe.core.errors import CodeFrameError
+from codeframe.core.lease import Lease
+from codeframe.core.leftovers import snapshots_of, spans
+from codeframe.core.models import ErrorClass, Leftover, Run, RunStatus, TaskStatus
+from codeframe.core.run_lock import is_alive, lease_path, tree_lock_path
+from codeframe.core.workspace import Workspace
+
+
+def recover(workspace: Workspace) -> list[str]:
+    """Close every run of this working tree whose lease is free. Returns a line for each, for stderr."""
+    notes = []
+    for run in workspace.store.runs.running():
+        if is_alive(workspace, run.id) or not _ours(workspace, run):
+            continue
+        note = _close(workspace, run)
+        if note is not None:
+            notes.append(note)
+    return notes
+
+
+def _ours(workspace: Workspace, run: Run) -> bool:
+    """Whether the run's process lived where we can judge it: this tree, this host, this pid namespace."""
+    from codeframe.core.process_sweep import process_identity
+
+    here = process_identity()
+    there = run.process
+    return there.get("tree") == workspace.tree_key and all(
+        there.get(key) == here.get(key) for key in ("host", "pid_ns")
+    )
+
+
+def _close(workspace: Workspace, run: Run) -> str | None:
+    from codeframe.core.process_sweep import end_marked
+
+    # Holding both locks keeps a second recovery and a new run out while this one works.
+    tree = Lease.acquire(tree_lock_path(workspace), {"purpose": "recovery", "run": run.id})
+    if tree is None:
+        return None
+    try:
+        lease = Lease.acquire(lease_path(workspace, run.id), {"purpose": "recovery"})
+        if lease is None:
+            return None
+        try:
+            if workspace.store.runs.get(run.id).status is not RunStatus.RUNNING:
+                return None
+            ended = end_marked(f"{run.id}/", prefix=True)
+            end, changed = _keep_work(workspace, run)
+            workspace.store.runs.finish(
+                run.id, RunStatus.FAILED, TaskStatus.READY, error_class=ErrorClass.CRASHED,
+                error="CodeFrame was ended in the middle of this run.", end=end,
+                leftover=Leftover.PENDING if changed else Leftover.NONE,
+                evidence={**run.evidence, "recovered": True, "survivors": ended, "changed": changed},
+            )  # fmt: skip
+        finally:
+            lease.release()
+    finally:
+        tree.release()
+    still = f", ended {len(ended)} process{'es' if len(ended) != 1 else ''} it left" if ended else ""
+    return (
+        f"Run {run.id[:8]} of task {run.task_id[:8]} had crashed: kept its work{still}. "
+        f"Go on with: cf work resume {run.task_id[:8]}"
+    )
+
+
+def _keep_work(workspace: Workspace, run: Run) -> tuple[str | None, bool]:
+    """Snapshot the tree as the crash left it and record it as the run's last span; (commit, did it change)."""
+    snapshots = snapshots_of(workspace)
+    if run.base is None:
+        return None, False  # it crashed before anything could have changed
+    try:
+        crash = snapshots.take(run.task_id, "crash")
+    except CodeFrameError:
+        # A merge or rebase is under way: the work is in the tree, where a person is busy with it.
+        return run.end, True
+    done = spans(workspace, run)
+    start = run.process.get("open_start")
+    if start:  # the engine call that was under way; what people did outside such calls is not its doing
+        workspace.store.runs.add_round(
+            run.id, len(done),
+            {"round": len(done), "reason": "crashed", "start": start, "end": crash.commit, "status": "failed",
+             "error_class": ErrorClass.CRASHED.value, "error": "CodeFrame was ended during this engine call."},
+        )  # fmt: skip
+        done.append((start, crash.commit))
+    return crash.commit, any(snapshots.changes(a, b) for a, b in done)

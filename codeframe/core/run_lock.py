@@ -1,0 +1,105 @@
+"""What a running run holds while it lives: its lease and the lock of its working tree (rules 4.3, 4.4).
+
+Both are `flock`s, so the kernel frees them with the process, however it ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from codeframe.core.errors import CodeFrameError
+from codeframe.core.lease import Lease, is_held, read_info
+from codeframe.core.models import Task, utc_now
+from codeframe.core.workspace import Workspace
+
+_HELD: dict[str, RunLock] = {}
+
+
+class RunLock:
+    """The two locks of one run of this process."""
+
+    def __init__(self, run_id: str, tree: Lease, lease: Lease) -> None:
+        self._run_id = run_id
+        self._leases = (lease, tree)
+        _HELD[run_id] = self
+
+    def release(self) -> None:
+        """Free both. Releasing twice is harmless."""
+        _HELD.pop(self._run_id, None)
+        for lease in self._leases:
+            lease.release()
+
+
+def tree_lock_path(workspace: Workspace) -> Path:
+    """The lock file of the working tree `workspace` lies in."""
+    return workspace.locks_dir / f"tree-{workspace.tree_key}.lock"
+
+
+def lease_path(workspace: Workspace, run_id: str) -> Path:
+    """The lease file of a run."""
+    return workspace.run_dir(run_id) / "lease"
+
+
+def lock_run(workspace: Workspace, run_id: str, task: Task) -> RunLock:
+    """Take the tree's lock and the run's lease. Raises CodeFrameError saying who holds the tree."""
+    from codeframe.core.process_sweep import process_identity
+
+    info: dict[str, Any] = {
+        **process_identity(), "run": run_id, "task": task.id, "title": task.title,
+        "workspace": workspace.id, "since": utc_now().isoformat(),
+    }  # fmt: skip
+    tree = Lease.acquire(tree_lock_path(workspace), info)
+    if tree is None:
+        raise tree_busy(workspace)
+    lease = Lease.acquire(lease_path(workspace, run_id), info)
+    if lease is None:
+        tree.release()
+        raise CodeFrameError(
+            f"Run {run_id[:8]} is being worked on by another process.", "Type: cf work status"
+        )
+    return RunLock(run_id, tree, lease)
+
+
+def tree_busy(workspace: Workspace) -> CodeFrameError:
+    """The refusal for a second run in one tree, naming the first and what to type."""
+    holder = read_info(tree_lock_path(workspace))
+    task = str(holder.get("task", ""))
+    title = f" “{holder['title']}”" if holder.get("title") else ""
+    who = f"task {task[:8]}{title}" if task else "another command"
+    stop = f", or stop it: cf work stop {task[:8]}" if task else ""
+    return CodeFrameError(
+        f"This working tree is in use by {who}; a tree holds one run at a time.",
+        f"Wait until it ends (cf work status){stop}",
+    )
+
+
+def tree_in_use(workspace: Workspace) -> bool:
+    """Whether a run (of any process) holds the working tree now."""
+    return is_held(tree_lock_path(workspace))
+
+
+def is_alive(workspace: Workspace, run_id: str) -> bool:
+    """Whether some process holds the run's lease."""
+    return is_held(lease_path(workspace, run_id))
+
+
+def held_by_us(run_id: str) -> RunLock | None:
+    """The locks this process holds for a run, if any."""
+    return _HELD.get(run_id)
+
+
+@contextmanager
+def tree_reserved(workspace: Workspace, purpose: str) -> Iterator[None]:
+    """Hold the tree's lock for a short work of our own, such as an undo. Raises CodeFrameError when in use."""
+    from codeframe.core.process_sweep import process_identity
+
+    tree = Lease.acquire(tree_lock_path(workspace), {**process_identity(), "purpose": purpose})
+    if tree is None:
+        raise tree_busy(workspace)
+    try:
+        yield
+    finally:
+        tree.release()

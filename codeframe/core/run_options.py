@@ -1,0 +1,81 @@
+"""How one run is to be done: what was typed over what is configured, kept with the run so that resume keeps it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from codeframe.core.config import EnvironmentConfig
+from codeframe.core.errors import UsageError
+
+DEFAULT_TIMEOUT_S = 3600.0
+DEFAULT_STALL_TIMEOUT_S = 600.0
+BACKOFF_VARIABLE = "CODEFRAME_BACKOFF_S"  # for tests and impatient people: no flag, no key
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Durations in seconds. `note` is what the person added with -m; `backoff_s` is the first wait after a
+    passing fault of the engine's service."""
+
+    model: str | None = None
+    note: str = ""
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    stall_timeout_s: float = DEFAULT_STALL_TIMEOUT_S
+    max_corrections: int = 3
+    strict: bool = False
+    require_gates: bool = False
+    no_gates: bool = False
+    stall_action: str = "blocker"
+    autonomy: str = "workspace"
+    network: str = "on"
+    backoff_s: float = 2.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready, for the run's row."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> RunOptions:
+        """The options saved with a run; keys this version does not know are dropped."""
+        known = {f.name for f in fields(cls)}
+        return cls(**{k: v for k, v in data.items() if k in known})
+
+    @classmethod
+    def merge(
+        cls, config: EnvironmentConfig, typed: Mapping[str, Any], saved: Mapping[str, Any] | None = None
+    ) -> RunOptions:
+        """What was typed (None = not typed) over the earlier run's options over the configuration over the
+        defaults. The environment's CODEFRAME_BACKOFF_S counts as typed; UsageError when it is no number."""
+        configured = {
+            "model": config.model,
+            "timeout_s": config.timeout_s,
+            "stall_timeout_s": config.stall_timeout_s,
+            "max_corrections": config.max_corrections,
+            "strict": config.strict,
+            "require_gates": config.require_gates,
+            "stall_action": config.stall_action,
+            "autonomy": config.autonomy,
+            "network": config.network,
+        }
+        chosen: dict[str, Any] = {}
+        for layer in (configured, {**(saved or {}), "note": None}, {"backoff_s": _backoff_s()}, typed):
+            chosen.update({k: v for k, v in layer.items() if v is not None})
+        return cls.from_dict(chosen)
+
+
+def _backoff_s() -> float | None:
+    text = os.environ.get(BACKOFF_VARIABLE)
+    if not text:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise UsageError(
+            f"{BACKOFF_VARIABLE} is “{text}”, not a number of seconds.", f"Type: unset {BACKOFF_VARIABLE}"
+        )
+    return seconds

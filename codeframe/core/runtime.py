@@ -1,0 +1,301 @@
+"""One task: `execute_agent()` is the only way an engine is ever run. A pipeline of small steps (rule 4)."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from codeframe.core import config as configuration
+from codeframe.core import verdict
+from codeframe.core.adapters.rounds import RoundRecord
+from codeframe.core.adapters.verification_wrapper import Policy, VerificationWrapper
+from codeframe.core.admission import gate_suite
+from codeframe.core.agent_adapter import AgentAdapter, AgentContext, AgentEvent, AgentResult, Capabilities
+from codeframe.core.context_packager import TaskContextPackager
+from codeframe.core.engine_registry import EngineRegistry
+from codeframe.core.errors import CodeFrameError
+from codeframe.core.gates import GateResult, GateSuite
+from codeframe.core.leftovers import baseline_run, chain, snapshots_of
+from codeframe.core.models import (
+    Blocker,
+    BlockerStatus,
+    ErrorClass,
+    Leftover,
+    Run,
+    RunKind,
+    RunStatus,
+    TaskStatus,
+    TokenUsage,
+)
+from codeframe.core.run_lock import held_by_us, lock_run
+from codeframe.core.run_options import RunOptions
+from codeframe.core.snapshots import Snapshot, Snapshots
+from codeframe.core.stop_switch import StopSwitch
+from codeframe.core.workspace import Workspace
+
+OnEvent = Callable[[AgentEvent], None]
+FEEDBACK_FILE = "feedback.md"
+
+
+def execute_agent(
+    workspace: Workspace,
+    run: Run,
+    engine: str | None = None,
+    on_event: OnEvent | None = None,
+    *,
+    stop: StopSwitch | None = None,
+) -> Run:
+    """Do an admitted run to its verdict and return it finished.
+
+    `engine` overrides the run's engine name; `on_event` is called on another thread with every event;
+    throwing `stop` ends the engine, keeps its work and gives STOPPED. An engine's misbehaviour never
+    raises. Raises CodeFrameError when the tree cannot be worked on (say, during a merge); the task is
+    then as it was.
+    """
+    lock = held_by_us(run.id) or lock_run(workspace, run.id, workspace.store.tasks.get(run.task_id))
+    job = _Job(workspace, run, engine or run.engine, on_event, stop or StopSwitch())
+    try:
+        return job.execute()
+    finally:
+        lock.release()
+
+
+class _Job:
+    """The state of one `execute_agent` call; each step is a method, in the order they are called."""
+
+    def __init__(
+        self, workspace: Workspace, run: Run, engine: str, on_event: OnEvent | None, stop: StopSwitch
+    ) -> None:
+        self.workspace = workspace
+        self.store = workspace.store
+        self.run = run
+        self.engine = engine
+        self.options = RunOptions.from_dict(run.options)
+        self.stop = stop
+        self.on_event = on_event
+        self.snapshots: Snapshots = snapshots_of(workspace)
+        self.run_dir = workspace.run_dir(run.id)
+        self.wrapper: VerificationWrapper | None = None
+
+    def execute(self) -> Run:
+        """base snapshot -> baseline -> pack -> wrapper -> verdict."""
+        try:
+            self.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            base = self._base()
+            suite = self._suite()
+            with self.stop.polling(lambda: self.store.runs.stop_requested(self.run.id)):
+                baseline = self._baseline(suite, base)
+                result = self._cancelled() if self.stop.event.is_set() else self._work(suite, baseline)
+            return self._conclude(result)
+        except BaseException as e:
+            self._give_up(e)
+            raise
+
+    # -- the steps --------------------------------------------------------------------------------
+
+    def _base(self) -> Snapshot:
+        base = self.snapshots.take(self.run.task_id, "base")
+        self.run = self.store.runs.update(self.run.id, base=base.commit, end=base.commit)
+        for left in base.left_out:
+            self._say(f"Not covered by snapshots: {left.path} ({left.reason}).")
+        return base
+
+    def _suite(self) -> GateSuite | None:
+        if self.options.no_gates:
+            self._say("Gates are switched off; the result will be unverified.")
+            return None
+        config = configuration.load_environment_config(self.workspace.root)
+        return gate_suite(self.workspace, config, strict=self.options.strict)
+
+    def _baseline(self, suite: GateSuite | None, base: Snapshot) -> dict[str, GateResult] | None:
+        """What the gates said before the engine started; a continued run reuses its first run's (rule 6.4)."""
+        if suite is None or not suite.names:
+            return None
+        first = baseline_run(self.workspace, self.run)
+        if first.id != self.run.id and first.base is not None:
+            return suite.cached_baseline(self.snapshots.load(first.base).tree)
+        self._say("Running the gates once before the engine starts: " + ", ".join(suite.names) + ".")
+        return suite.baseline(
+            base.tree, self.run_dir / "gates-base", marker=f"{self.run.id}/gates-base", cancel=self.stop.event
+        )
+
+    def _work(self, suite: GateSuite | None, baseline: dict[str, GateResult] | None) -> AgentResult:
+        adapter: AgentAdapter = EngineRegistry.get(self.engine)
+        capabilities: Capabilities = getattr(type(adapter), "capabilities", Capabilities())
+        prompt, context = self._pack(suite, capabilities)
+        options = self.options
+        wrapper = VerificationWrapper(
+            adapter, snapshots=self.snapshots, gates=suite, baseline=baseline,
+            policy=Policy(options.max_corrections, options.require_gates, options.stall_action, options.backoff_s),
+            new_session=lambda: str(uuid.uuid4()), recorder=self, opening=self._opening(),
+            changed_before=self._stands_on_work(),
+        )  # fmt: skip
+        self.wrapper = wrapper
+        self.stop.on_throw(wrapper.cancel)
+        consumer = threading.Thread(target=self._consume, args=(wrapper,), daemon=True)
+        consumer.start()
+        try:
+            return wrapper.execute(prompt, self.workspace.root, context, int(options.timeout_s * 1000))
+        finally:
+            consumer.join(timeout=10)
+
+    def _pack(self, suite: GateSuite | None, capabilities: Capabilities) -> tuple[str, AgentContext]:
+        packager = TaskContextPackager(
+            self.workspace,
+            gates=suite.describe() if suite else (),
+            structured_report=capabilities.structured_verdict,
+        )
+        prompt, context = packager.build(
+            self.run.task_id, attempt=self.run.attempt, previous_errors=self._previous_errors(),
+            note=self.options.note, snapshots=self.snapshots,
+        )  # fmt: skip
+        (self.run_dir / "prompt.md").write_text(prompt, encoding="utf-8")
+        options: Mapping[str, Any] = {"autonomy": self.options.autonomy, "network": self.options.network}
+        resumed = self.run.session_id is not None and capabilities.resume
+        model = self.options.model or (self._session_model() if resumed else None)
+        return prompt, replace(
+            context, run_id=self.run.id, run_dir=self.run_dir, model=model, options=options,
+            session_id=self.run.session_id if resumed else None, resume_session=resumed,
+            stall_timeout_ms=int(self.options.stall_timeout_s * 1000),
+        )  # fmt: skip
+
+    def _session_model(self) -> str | None:
+        """The model the session to be resumed began with, as the engine named it in an earlier call."""
+        if self.run.previous_run_id is None:
+            return None
+        rounds = self.store.runs.rounds(self.run.previous_run_id)
+        named = [r["engine"]["model"] for r in rounds if (r.get("engine") or {}).get("model")]
+        return str(named[-1]) if named else None
+
+    def _opening(self) -> str | None:
+        """What a resumed session is told first: the answers a person gave, and their note."""
+        if self.run.kind is not RunKind.RESUME:
+            return None
+        parts = []
+        for blocker in self._answered():
+            parts.append(f"You asked: {blocker.question}\nThe answer: {blocker.answer}")
+        if self.options.note:
+            parts.append(self.options.note)
+        parts.append(
+            "Go on with the task from where you stopped; the working tree is as you left it, apart from what people "
+            "changed. The rules for working and reporting still hold."
+        )
+        return "\n\n".join(parts)
+
+    def _answered(self) -> list[Blocker]:
+        return self.store.blockers.list(status=BlockerStatus.ANSWERED, task_id=self.run.task_id)
+
+    def _previous_errors(self) -> tuple[str, ...]:
+        """What went wrong in the run this one continues, whole enough to act on."""
+        if self.run.previous_run_id is None:
+            return ()
+        previous = self.store.runs.get(self.run.previous_run_id)
+        feedback = self.workspace.run_dir(previous.id) / FEEDBACK_FILE
+        parts = [previous.error or ""]
+        if feedback.is_file():
+            parts.append(feedback.read_text(encoding="utf-8", errors="replace"))
+        text = "\n\n".join(p for p in parts if p)
+        return (text,) if text else ()
+
+    def _stands_on_work(self) -> bool:
+        return any(run.evidence.get("changed") for run in chain(self.workspace, self.run)[:-1])
+
+    # -- Recorder: what a crash must not lose -----------------------------------------------------
+
+    def launched(self, start: str, session_id: str | None) -> None:
+        process = {**self.run.process, "open_start": start}
+        self.run = self.store.runs.update(self.run.id, process=process, session_id=session_id)
+
+    def returned(self, index: int, record: RoundRecord) -> None:
+        with self.store.write():
+            self.store.runs.add_round(self.run.id, index, record.to_dict())
+            process = {k: v for k, v in self.run.process.items() if k != "open_start"}
+            self.run = self.store.runs.update(
+                self.run.id, process=process, end=record.end, rounds=index + 1,
+                session_id=record.result.session_id or self.run.session_id,
+            )  # fmt: skip
+
+    # -- the end ----------------------------------------------------------------------------------
+
+    def _cancelled(self) -> AgentResult:
+        from codeframe.core.agent_adapter import AgentResultStatus
+
+        return AgentResult(
+            AgentResultStatus.FAILED, error="Stopped on request.", error_class=ErrorClass.CANCELLED
+        )
+
+    def _conclude(self, result: AgentResult) -> Run:
+        """The verdict transaction: run, task, blocker and the leftovers of earlier runs change together."""
+        wrapper = self.wrapper
+        rounds = wrapper.rounds if wrapper else []
+        report = wrapper.report if wrapper else None
+        adapter_class = EngineRegistry.adapter_class(self.engine)
+        decided = verdict.decide(
+            result,
+            stall_action=self.options.stall_action,
+            login_hint=getattr(adapter_class, "login_hint", ""),
+        )
+        changed = any(r.changes or r.commits for r in rounds)
+        done = decided.run is RunStatus.COMPLETED
+        leftover = Leftover.PENDING if changed and not done else Leftover.NONE
+        verification = report.status if report else ("unverified" if done else None)
+        if report is not None and report.status == "failed":
+            (self.run_dir / FEEDBACK_FILE).write_text(report.feedback(), encoding="utf-8")
+        evidence = {
+            "changed": changed,
+            "notes": wrapper.notes if wrapper else [],
+            "gates": report.to_evidence() if report else None,
+            "stopped_by": self.stop.reason,
+            "commits": [c for r in rounds for c in r.commits],
+        }
+        with self.store.write():
+            earlier = chain(self.workspace, self.run)[:-1]
+            for run in earlier if done else ():
+                self.store.runs.update(run.id, leftover=Leftover.NONE)
+            if done or decided.run is RunStatus.BLOCKED:
+                for blocker in self.store.blockers.list(task_id=self.run.task_id):
+                    if blocker.status is not BlockerStatus.RESOLVED:
+                        self.store.blockers.resolve(blocker.id)
+            return self.store.runs.finish(
+                self.run.id, decided.run, decided.task, blocker=decided.blocker, leftover=leftover,
+                verification=verification, error=result.error, error_class=result.error_class,
+                summary=result.summary, usage=result.token_usage or TokenUsage(), duration_ms=result.duration_ms,
+                session_id=result.session_id or self.run.session_id, evidence=evidence,
+            )  # fmt: skip
+
+    def _give_up(self, error: BaseException) -> None:
+        """CodeFrame itself failed: close the run so that the task is free, and keep what the engine did."""
+        try:
+            run = self.store.runs.get(self.run.id)
+            if run.status is not RunStatus.RUNNING:
+                return
+            refused = isinstance(error, CodeFrameError)
+            words = error.problem if isinstance(error, CodeFrameError) else f"{type(error).__name__}: {error}"
+            done = self.store.runs.rounds(run.id)
+            self.store.runs.finish(
+                run.id, RunStatus.FAILED, TaskStatus.READY, error=words,
+                error_class=ErrorClass.SPAWN_FAILED if refused and not done else ErrorClass.CRASHED,
+                leftover=Leftover.PENDING if any(r.get("changed") for r in done) else Leftover.NONE,
+                evidence={"changed": any(r.get("changed") for r in done), "internal_error": words},
+            )  # fmt: skip
+        except CodeFrameError:
+            pass  # the first error is the one to show; the next command's recovery closes the run
+
+    # -- events -----------------------------------------------------------------------------------
+
+    def _consume(self, wrapper: VerificationWrapper) -> None:
+        for event in wrapper.stream_events():
+            self._publish(event)
+
+    def _publish(self, event: AgentEvent) -> None:
+        coarse = event.type == "error" or event.metadata.get("source") == "codeframe"
+        if coarse:  # the transcript has the rest (rule 8.2)
+            self.store.events.add(event.type, event.message, run_id=self.run.id, task_id=self.run.task_id)
+        if self.on_event is not None:
+            self.on_event(event)
+
+    def _say(self, text: str) -> None:
+        self._publish(AgentEvent("progress", text, metadata={"source": "codeframe"}))

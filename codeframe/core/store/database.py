@@ -1,0 +1,194 @@
+"""One SQLite file: its connections, its transactions, its errors in words, its ids and times."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from codeframe.core.errors import CodeFrameError, RequirementsError, UsageError
+from codeframe.core.store.schema import is_current, migrate
+
+Row = tuple[Any, ...]
+
+BUSY_TIMEOUT_S = 10.0
+_CANDIDATES = 10  # how many an ambiguous prefix lists
+
+
+class Database:
+    """Opens `path` on first use, with one connection per thread (rule 8.2).
+
+    Every method raises CodeFrameError naming the file when it is damaged, busy or not writable,
+    and RequirementsError when a newer CodeFrame wrote it or the filesystem cannot do WAL.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._local = threading.local()
+
+    def query(self, sql: str, args: Sequence[Any] | Mapping[str, Any] = ()) -> list[Row]:
+        """All rows of one SELECT."""
+        with self._in_words():
+            rows: list[Row] = self._connection().execute(sql, args).fetchall()
+        return rows
+
+    @contextmanager
+    def write(self) -> Iterator[sqlite3.Connection]:
+        """A write transaction: all of the block is committed, or nothing when it raises.
+
+        Inside another block of the same thread it joins that one; when the inner block raises, its
+        own part is taken back even if the outer block goes on.
+        """
+        with self._in_words():
+            connection = self._connection()
+            nested = connection.in_transaction
+            # IMMEDIATE: a deferred transaction that reads, then writes, fails at once when
+            # another writer came between, whatever the busy timeout.
+            connection.execute("SAVEPOINT inner_write" if nested else "BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("RELEASE inner_write" if nested else "COMMIT")
+            except BaseException:
+                if connection.in_transaction:  # SQLite itself rolls back on some errors
+                    connection.execute("ROLLBACK TO inner_write" if nested else "ROLLBACK")
+                    if nested:
+                        connection.execute("RELEASE inner_write")
+                raise
+
+    def close(self) -> None:
+        """Close this thread's connection; the next use opens a new one."""
+        connection: sqlite3.Connection | None = self._local.__dict__.pop("connection", None)
+        if connection is not None:
+            connection.close()
+
+    def find_id(self, table: str, prefix: str, *, noun: str, label: str, list_with: str) -> str:
+        """The one id in `table` that starts with `prefix` (any case, rule 8.3).
+
+        `label` is an SQL expression that tells candidates apart. UsageError when none or several
+        match: it lists the candidates, and `list_with` is the command that lists them all.
+        """
+        wanted = prefix.strip().lower()
+        rows: list[Row] = []
+        if wanted and not wanted.strip("0123456789abcdef"):
+            # A range, not LIKE: nothing to escape, and the primary key's index serves it.
+            rows = self.query(
+                f"SELECT id, {label} FROM {table} WHERE id >= ? AND id < ? ORDER BY id LIMIT ?",
+                (wanted, wanted + "g", _CANDIDATES + 1),
+            )
+        if not rows:
+            raise UsageError(f"No {noun} starts with '{prefix.strip()[:40]}'.", f"Type: {list_with}")
+        if len(rows) > 1:
+            listed = [f"{row[0]} {row[1]}" for row in rows[:_CANDIDATES]]
+            listed += ["and more"] if len(rows) > _CANDIDATES else []
+            raise UsageError(
+                f"'{wanted}' could be any of these {noun}s: {'; '.join(listed)}.",
+                "Type more of the id.",
+            )
+        return str(rows[0][0])
+
+    def _connection(self) -> sqlite3.Connection:
+        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._open()
+            self._local.connection = connection
+        return connection
+
+    def _open(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+        try:
+            connection.execute("PRAGMA foreign_keys = ON")
+            current = is_current(connection)  # before anything writes to a newer database
+            _require_wal(connection, self.path)
+            # FULL survives a power cut, NORMAL only kill -9; it costs one fsync per commit, and
+            # a run commits a few dozen times.
+            connection.execute("PRAGMA synchronous = FULL")
+            if not current:
+                migrate(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    @contextmanager
+    def _in_words(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            extended = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+            code = extended & 0xFF  # the low byte is the primary code
+            if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+                raise CodeFrameError(
+                    f"The database {self.path} is damaged ({error}).",
+                    f"Restore it from a backup, or begin a new one: mv '{self.path}' '{self.path}.damaged'",
+                ) from error
+            if extended == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY:
+                raise CodeFrameError(
+                    "The task or run that this belongs to does not exist (any more)."
+                ) from error
+            if code == sqlite3.SQLITE_BUSY:
+                raise CodeFrameError(
+                    f"The database {self.path} is locked by another process: {BUSY_TIMEOUT_S:.0f} s long.",
+                    "Try again; if it stays so, look for the process that holds it: cf work status",
+                ) from error
+            if isinstance(error, sqlite3.OperationalError):
+                raise CodeFrameError(
+                    f"The database {self.path} cannot be used: {error}.",
+                    f"Check the folder, its permissions and the space left: ls -la '{self.path.parent}'",
+                ) from error
+            raise
+
+
+def _require_wal(connection: sqlite3.Connection, path: Path) -> None:
+    """Switch to the write-ahead log; RequirementsError where it is not granted."""
+    deadline = time.monotonic() + BUSY_TIMEOUT_S
+    while True:
+        try:
+            mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+            break
+        except sqlite3.OperationalError as error:
+            # The switch needs the file for itself and does not honour the busy timeout: two
+            # processes that open a new database at once meet here.
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+    if mode != "wal":
+        raise RequirementsError(
+            f"The filesystem of {path} cannot hold CodeFrame's database: "
+            f"SQLite's write-ahead log was refused (mode '{mode}').",
+            "Move the repository to a local disk; some network filesystems cannot do it.",
+        )
+
+
+def new_id(connection: sqlite3.Connection, table: str) -> str:
+    """A random id of 12 hex characters that `table` does not hold yet; call inside `write()`."""
+    while True:
+        id_ = os.urandom(6).hex()
+        if connection.execute(f"SELECT 1 FROM {table} WHERE id = ?", (id_,)).fetchone() is None:
+            return id_
+
+
+def stamp(moment: datetime) -> str:
+    """An aware datetime as UTC text of one width, so that it sorts as text."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+def moment(text: str | None) -> datetime | None:
+    """What `stamp` wrote, read back."""
+    return None if text is None else datetime.fromisoformat(text)
+
+
+def to_json(value: Any) -> str:
+    """Compact JSON; what JSON does not know (paths, enums, datetimes) is stored as text."""
+    return json.dumps(value, separators=(",", ":"), default=str)
+
+
+def clean(text: str) -> str:
+    """`text` without the lone surrogates a badly encoded argument leaves; SQLite refuses those."""
+    return text.encode("utf-8", "replace").decode("utf-8")

@@ -1,0 +1,310 @@
+"""Tasks and the dependencies between them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from codeframe.core import state_machine
+from codeframe.core.errors import CodeFrameError, UsageError
+from codeframe.core.models import Task, TaskStatus, utc_now
+from codeframe.core.store.database import Database, Row, clean, new_id, stamp
+
+FINISHED = (TaskStatus.DONE, TaskStatus.MERGED)  # what satisfies a dependency
+_LARGEST_PRIORITY = 1_000_000
+
+# One statement reads a task with its dependencies: no second query per task, and no moment
+# between two queries in which another process changes what the second one finds.
+_SELECT = """SELECT t.id, t.title, t.description, t.status, t.priority, t.engine, t.created_at, t.updated_at,
+    (SELECT group_concat(depends_on) FROM
+        (SELECT depends_on FROM dependencies WHERE task_id = t.id ORDER BY position))
+    FROM tasks t"""
+_ORDER = "ORDER BY t.priority DESC, t.created_at, t.id"
+_UNMET = """SELECT 1 FROM dependencies d JOIN tasks n ON n.id = d.depends_on
+    WHERE d.task_id = t.id AND n.status NOT IN ('DONE', 'MERGED')"""
+
+
+class TaskStore:
+    """Every change is checked against rule 8.1. An unknown id raises UsageError."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def add(
+        self,
+        title: str,
+        *,
+        description: str = "",
+        depends_on: Sequence[str] = (),
+        priority: int = 0,
+        engine: str | None = None,
+        status: TaskStatus = TaskStatus.READY,
+    ) -> Task:
+        """Store a new task. `depends_on` holds ids or unique prefixes of them.
+
+        UsageError: an empty title, an unknown dependency, a priority out of range, or a status
+        other than BACKLOG or READY.
+        """
+        if status not in (TaskStatus.BACKLOG, TaskStatus.READY):
+            raise UsageError(f"A new task cannot be {status}: only BACKLOG and READY may be.")
+        values = _checked(
+            {"title": title, "description": description, "priority": priority, "engine": engine}
+        )
+        with self._db.write() as connection:
+            needed = dict.fromkeys(self.find(prefix).id for prefix in depends_on)
+            now = stamp(utc_now())
+            id_ = new_id(connection, "tasks")
+            connection.execute(
+                "INSERT INTO tasks (id, status, created_at, updated_at, title, description, priority, engine)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (id_, status, now, now, *values.values()),
+            )
+            connection.executemany(
+                "INSERT INTO dependencies (task_id, depends_on) VALUES (?, ?)", [(id_, on) for on in needed]
+            )
+            return self.get(id_)
+
+    def get(self, id: str) -> Task:
+        """The task with exactly this id."""
+        rows = self._db.query(f"{_SELECT} WHERE t.id = ?", (id,))
+        if not rows:
+            raise UsageError(f"There is no task '{id}'.", "Type: cf tasks list")
+        return _task(rows[0])
+
+    def find(self, prefix: str) -> Task:
+        """The one task whose id starts with `prefix`; UsageError when none or several do."""
+        return self.get(
+            self._db.find_id("tasks", prefix, noun="task", label="title", list_with="cf tasks list")
+        )
+
+    def count(self, status: TaskStatus | None = None) -> int:
+        """How many tasks there are, of one status or of all."""
+        counts = self.counts()
+        return sum(counts.values()) if status is None else counts[status]
+
+    def counts(self) -> dict[TaskStatus, int]:
+        """How many tasks each status has; every status is a key."""
+        rows = self._db.query("SELECT status, count(*) FROM tasks GROUP BY status")
+        found = {row[0]: row[1] for row in rows}
+        return {status: found.get(status, 0) for status in TaskStatus}
+
+    def update(self, id: str, **fields: Any) -> Task:
+        """Change any of title, description, priority, engine; the status has `set_status`."""
+        values = _checked(fields)
+        with self._db.write() as connection:
+            self.get(id)
+            columns = ", ".join(f"{name} = ?" for name in (*values, "updated_at"))
+            connection.execute(
+                f"UPDATE tasks SET {columns} WHERE id = ?", (*values.values(), stamp(utc_now()), id)
+            )
+            return self.get(id)
+
+    def set_status(self, id: str, to: TaskStatus, *, expect: TaskStatus | None = None) -> Task:
+        """Move a task by hand. To the status it already has is no change.
+
+        CodeFrameError when rule 8.1 forbids it, when the status is not `expect`, and for anything
+        to or from IN_PROGRESS: a task enters and leaves that only together with its run
+        (`RunStore.claim` and `finish`).
+        """
+        with self._db.write() as connection:
+            task = self.get(id)
+            if expect is not None and task.status != expect:
+                raise CodeFrameError(
+                    f"Task {id} is {task.status}, not {expect} any more.", f"Look at it: cf tasks show {id}"
+                )
+            if task.status == to:
+                return task
+            if to == TaskStatus.IN_PROGRESS:
+                raise CodeFrameError(
+                    f"Task {id} becomes IN_PROGRESS only when it is started.", f"Type: cf work start {id}"
+                )
+            if task.status == TaskStatus.IN_PROGRESS:
+                raise CodeFrameError(f"Task {id} is being worked on.", f"Stop that first: cf work stop {id}")
+            state_machine.check("task", task.status, to)
+            _write_status(connection, id, to)
+            return self.get(id)
+
+    def set_all_status(self, frm: TaskStatus, to: TaskStatus) -> int:
+        """Move every task in `frm` to `to`, under the same rules; returns how many moved."""
+        if TaskStatus.IN_PROGRESS in (frm, to):
+            raise CodeFrameError(
+                "Tasks become IN_PROGRESS, and leave it, only one by one.",
+                "Type: cf work start, or cf work stop",
+            )
+        if frm == to:
+            return 0
+        state_machine.check("task", frm, to)
+        with self._db.write() as connection:
+            return connection.execute(
+                "UPDATE tasks SET status = ?, updated_at = ? WHERE status = ?", (to, stamp(utc_now()), frm)
+            ).rowcount
+
+    def enter(self, connection: sqlite3.Connection, id: str, expect: Sequence[TaskStatus]) -> None:
+        """Make a task IN_PROGRESS from one of `expect`; for `RunStore.claim`, in its transaction.
+
+        From anything but READY it passes through READY: starting a BACKLOG task approves it.
+        """
+        task = self.get(id)
+        if task.status not in expect:
+            raise CodeFrameError(
+                f"Task {id} '{task.title}' is {task.status} and cannot be started.", _way_out(task)
+            )
+        if task.status != TaskStatus.READY:
+            state_machine.check("task", task.status, TaskStatus.READY)
+        state_machine.check("task", TaskStatus.READY, TaskStatus.IN_PROGRESS)
+        _write_status(connection, id, TaskStatus.IN_PROGRESS)
+
+    def leave(self, connection: sqlite3.Connection, id: str, to: TaskStatus) -> None:
+        """Take a task out of IN_PROGRESS; for `RunStore.finish`, in its transaction."""
+        state_machine.check("task", self.get(id).status, to)
+        _write_status(connection, id, to)
+
+    def add_dependency(self, id: str, depends_on: str) -> Task:
+        """Let `id` wait for `depends_on` (both whole ids). UsageError prints the cycle it would close."""
+        with self._db.write() as connection:
+            self.get(id), self.get(depends_on)
+            cycle = _path(self._edges(), depends_on, id)
+            if cycle:
+                titles = [f"{step} '{self.get(step).title}'" for step in (id, *cycle)]
+                raise UsageError(f"That would be a cycle: {' -> '.join(titles)}.", "Leave one of them out.")
+            connection.execute(
+                "INSERT OR IGNORE INTO dependencies (task_id, depends_on) VALUES (?, ?)", (id, depends_on)
+            )
+            connection.execute("UPDATE tasks SET updated_at = ? WHERE id = ?", (stamp(utc_now()), id))
+            return self.get(id)
+
+    def remove_dependency(self, id: str, depends_on: str) -> Task:
+        """Let `id` no longer wait for `depends_on`; no error when it did not."""
+        with self._db.write() as connection:
+            self.get(id)
+            connection.execute(
+                "DELETE FROM dependencies WHERE task_id = ? AND depends_on = ?", (id, depends_on)
+            )
+            connection.execute("UPDATE tasks SET updated_at = ? WHERE id = ?", (stamp(utc_now()), id))
+            return self.get(id)
+
+    def delete(self, id: str, *, force: bool = False) -> None:
+        """Delete a task with its runs, blockers and events.
+
+        CodeFrameError while it is IN_PROGRESS, and while others depend on it unless `force`, which
+        takes it out of their dependencies.
+        """
+        with self._db.write() as connection:
+            task = self.get(id)
+            if task.status == TaskStatus.IN_PROGRESS:
+                raise CodeFrameError(f"Task {id} is being worked on.", f"Stop that first: cf work stop {id}")
+            waiting = self.dependents(id)
+            if waiting and not force:
+                raise CodeFrameError(
+                    f"Other tasks depend on {id} '{task.title}': {_named(waiting)}.",
+                    f"Delete it all the same: cf tasks delete {id} --force",
+                )
+            connection.execute("DELETE FROM tasks WHERE id = ?", (id,))
+
+    def next_ready(self) -> Task | None:
+        """The first READY task, in the order of `list`, whose dependencies are all DONE or MERGED."""
+        rows = self._db.query(
+            f"{_SELECT} WHERE t.status = 'READY' AND NOT EXISTS ({_UNMET}) {_ORDER} LIMIT 1"
+        )
+        return _task(rows[0]) if rows else None
+
+    def unmet_dependencies(self, id: str) -> list[Task]:
+        """What `id` still waits for: its dependencies that are neither DONE nor MERGED."""
+        return [needed for needed in map(self.get, self.get(id).depends_on) if needed.status not in FINISHED]
+
+    def dependents(self, id: str) -> list[Task]:
+        """The tasks that directly depend on `id`, in the order of `list`."""
+        rows = self._db.query(
+            f"{_SELECT} WHERE t.id IN (SELECT task_id FROM dependencies WHERE depends_on = ?) {_ORDER}", (id,)
+        )
+        return [_task(row) for row in rows]
+
+    def _edges(self) -> dict[str, list[str]]:
+        edges: dict[str, list[str]] = {}
+        for id_, on in self._db.query("SELECT task_id, depends_on FROM dependencies ORDER BY position"):
+            edges.setdefault(id_, []).append(on)
+        return edges
+
+    # Last in the class: from here on, its name hides the builtin's.
+    def list(self, status: TaskStatus | None = None, limit: int | None = None, offset: int = 0) -> list[Task]:
+        """Tasks by priority (highest first), then age (oldest first)."""
+        where = "" if status is None else "WHERE t.status = :status"
+        rows = self._db.query(
+            f"{_SELECT} {where} {_ORDER} LIMIT :limit OFFSET :offset",
+            {"status": status, "limit": -1 if limit is None else limit, "offset": offset},
+        )
+        return [_task(row) for row in rows]
+
+
+def _task(row: Row) -> Task:
+    id_, title, description, status, priority, engine, created_at, updated_at, depends_on = row
+    return Task(
+        id=id_,
+        title=title,
+        description=description,
+        status=TaskStatus(status),
+        priority=priority,
+        depends_on=tuple(depends_on.split(",")) if depends_on else (),
+        engine=engine,
+        created_at=datetime.fromisoformat(created_at),
+        updated_at=datetime.fromisoformat(updated_at),
+    )
+
+
+def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The editable fields as they are stored; UsageError for values that make no sense."""
+    unknown = fields.keys() - {"title", "description", "priority", "engine"}
+    if unknown:
+        raise UsageError(
+            f"A task's {', '.join(sorted(unknown))} cannot be set.",
+            "Set title, description, priority or engine.",
+        )
+    values: dict[str, Any] = {
+        name: clean(value) if isinstance(value, str) else value for name, value in fields.items()
+    }
+    if "title" in values:
+        values["title"] = values["title"].strip()
+        if not values["title"]:
+            raise UsageError("A task needs a title.", 'Type: cf tasks add "what is to be done"')
+    if abs(values.get("priority", 0)) > _LARGEST_PRIORITY:
+        raise UsageError(f"A priority lies between -{_LARGEST_PRIORITY} and {_LARGEST_PRIORITY}.")
+    return values
+
+
+def _write_status(connection: sqlite3.Connection, id: str, to: TaskStatus) -> None:
+    connection.execute("UPDATE tasks SET status = ?, updated_at = ? WHERE id = ?", (to, stamp(utc_now()), id))
+
+
+def _way_out(task: Task) -> str:
+    """What to type for a task that `start` does not take."""
+    return {
+        TaskStatus.BACKLOG: f"Approve it: cf tasks set {task.id} status READY",
+        TaskStatus.READY: f"Start it: cf work start {task.id}",
+        TaskStatus.FAILED: f"Try it again: cf work retry {task.id}",
+        TaskStatus.BLOCKED: f"Answer its blocker, then: cf work resume {task.id}",
+        TaskStatus.DONE: f"To do it again: cf tasks set {task.id} status READY",
+    }.get(task.status, "Add a new task for what is still to be done: cf tasks add")
+
+
+def _named(tasks: Iterable[Task]) -> str:
+    return ", ".join(f"{task.id} '{task.title}'" for task in tasks)
+
+
+def _path(edges: Mapping[str, Sequence[str]], start: str, goal: str) -> list[str]:
+    """The steps from `start` to `goal` along `edges`, both included; empty when there is no way."""
+    came_from: dict[str, str | None] = {start: None}
+    queue = [start]
+    while queue:
+        here = queue.pop()
+        if here == goal:
+            steps = [here]
+            while (back := came_from[steps[-1]]) is not None:
+                steps.append(back)
+            return steps[::-1]
+        for there in edges.get(here, ()):
+            if there not in came_from:
+                came_from[there] = here
+                queue.append(there)
+    return []

@@ -1,0 +1,56 @@
+"""`cf work undo`: take back what the engine did in a task's latest runs, call by call, newest first (rule 4.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from codeframe.core.errors import UsageError
+from codeframe.core.leftovers import chain, snapshots_of, spans
+from codeframe.core.models import Leftover, RunStatus, Task, TaskStatus
+from codeframe.core.run_lock import tree_reserved
+from codeframe.core.undo import undo
+from codeframe.core.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class TakenBack:
+    """`safety` is the ref of the snapshot taken first; `kept` holds (path, reason)."""
+
+    restored: tuple[str, ...]
+    kept: tuple[tuple[str, str], ...]
+    note: str
+    safety: str
+
+
+def take_back(workspace: Workspace, task: Task) -> TakenBack:
+    """Undo the task's newest run and the unaccepted runs it stands on. Raises UsageError when there is none."""
+    store = workspace.store
+    newest = next(
+        (
+            r
+            for r in sorted(store.runs.list(task_id=task.id), key=lambda r: -r.attempt)
+            if r.leftover is not Leftover.UNDONE
+        ),
+        None,
+    )
+    if newest is None:
+        raise UsageError(f"Task {task.id[:8]} has no run to undo.", f"Type: cf work show {task.id[:8]}")
+    if newest.status is RunStatus.RUNNING:
+        raise UsageError(f"Task {task.id[:8]} is running.", f"Type: cf work stop {task.id[:8]}")
+    snapshots = snapshots_of(workspace)
+    runs = chain(workspace, newest)
+    pairs = [pair for run in runs for pair in spans(workspace, run)]
+    with tree_reserved(workspace, f"undo of task {task.id[:8]}"):
+        result = undo(snapshots, task.id, [(snapshots.load(a), snapshots.load(b)) for a, b in pairs])
+        with store.write():
+            for run in runs:
+                store.runs.update(run.id, leftover=Leftover.UNDONE)
+            if task.status is TaskStatus.DONE and result.restored:
+                store.tasks.set_status(task.id, TaskStatus.READY)
+            store.events.add(
+                "undo",
+                f"restored {len(result.restored)}, kept {len(result.kept)}",
+                run_id=newest.id,
+                task_id=task.id,
+            )
+    return TakenBack(result.restored, result.kept, result.note, result.safety.ref)

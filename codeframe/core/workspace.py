@@ -1,0 +1,169 @@
+"""Workspaces: folders registered in a git repository, and where their state lives (rules 1.3, 1.4, 8.3)."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from codeframe.core.config import CONFIG_DIR, ensure_config_dir
+from codeframe.core.errors import CodeFrameError, UsageError
+from codeframe.core.git import Git, Repo, discover
+from codeframe.core.lease import Lease
+from codeframe.core.store import Store
+
+_REGISTER_WAIT_S = 10.0
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """A registered folder, seen from one working tree.
+
+    `root` is the folder in this working tree; the state is shared by all trees of the repository.
+    """
+
+    id: str
+    root: Path
+    repo: Repo
+
+    @property
+    def state_dir(self) -> Path:
+        """Where the database, the runs' folders and the snapshot index live; mode 0700."""
+        return _state_home(self.repo) / self.id
+
+    @cached_property
+    def store(self) -> Store:
+        """The database, opened on first use."""
+        return Store(self.state_dir / "state.db")
+
+    @property
+    def runs_dir(self) -> Path:
+        """The folder of all runs' transcripts and reports; may not exist yet."""
+        return self.state_dir / "runs"
+
+    def run_dir(self, run_id: str) -> Path:
+        """The folder of one run; may not exist yet."""
+        return self.runs_dir / run_id
+
+    @property
+    def locks_dir(self) -> Path:
+        """Lock files of the whole repository: a tree is shared by all workspaces in it."""
+        return _locks_dir(self.repo)
+
+    @property
+    def config_dir(self) -> Path:
+        """Local configuration; does not exist in linked worktrees nor after `git clean -fdx`."""
+        return self.root / CONFIG_DIR
+
+    @property
+    def tree_key(self) -> str:
+        """12 hex characters that name this working tree among the repository's, wherever that is moved."""
+        import hashlib  # it loads OpenSSL, and few commands lock a tree
+
+        inside = os.path.relpath(self.repo.git_dir, self.repo.common_dir)
+        return hashlib.sha256(os.fsencode(inside)).hexdigest()[:12]
+
+
+def init_workspace(path: Path, *, git_init: bool = False) -> tuple[Workspace, bool]:
+    """Register the folder `path`; returns the workspace and whether it is a new one.
+
+    Doing it again finds the same workspace and restores its `.codeframe/`. Outside of git it makes
+    a repository when `git_init`, else raises UsageError; CodeFrameError where it may not write.
+    """
+    try:
+        repo = discover(path)
+    except UsageError:
+        if not git_init or _inside_git(path):
+            raise
+        Git(path).run("init", "--quiet")
+        repo = discover(path)
+    root = path.resolve()
+    for folder in (_state_home(repo), _locks_dir(repo)):
+        _make_private(folder)
+    lock = Lease.acquire(_locks_dir(repo) / "register.lock", {"pid": os.getpid()}, wait_s=_REGISTER_WAIT_S)
+    if lock is None:
+        raise CodeFrameError("Another `cf init` is at work in this repository.", "Try again: cf init")
+    with lock:
+        place = root.relative_to(repo.toplevel)
+        id_ = next((id_ for id_, folder in _registered(repo) if folder == place), None)
+        created = id_ is None
+        if id_ is None:
+            id_ = os.urandom(6).hex()
+            _register(repo, id_, place)
+        ensure_config_dir(root)
+    return Workspace(id_, root, repo), created
+
+
+def find_workspace(path: Path) -> Workspace:
+    """The workspace that `path` (a directory, in any working tree of the repository) lies in.
+
+    Of nested ones the deepest. UsageError when there is none.
+    """
+    try:
+        repo = discover(path)
+    except UsageError as error:
+        raise UsageError(error.problem, error.hint or "Type: cf init") from error
+    here = path.resolve().relative_to(repo.toplevel)
+    around = [(id_, folder) for id_, folder in _registered(repo) if here.is_relative_to(folder)]
+    if not around:
+        raise UsageError("No CodeFrame workspace here.", "Type: cf init")
+    id_, folder = max(around, key=lambda entry: len(entry[1].parts))
+    return Workspace(id_, repo.toplevel / folder, repo)
+
+
+def _state_home(repo: Repo) -> Path:
+    return repo.common_dir / "codeframe"
+
+
+def _locks_dir(repo: Repo) -> Path:
+    return _state_home(repo) / "locks"
+
+
+def _registered(repo: Repo) -> list[tuple[str, Path]]:
+    """(id, folder relative to the top of a working tree) of every workspace of the repository."""
+    found = []
+    for file in sorted(_state_home(repo).glob("*/workspace.json")):
+        try:
+            entry = json.loads(file.read_bytes())
+            found.append((str(entry["id"]), Path(entry["path"])))
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise CodeFrameError(
+                f"{file} is damaged or cannot be read.",
+                f'It should hold {{"id": "{file.parent.name}", "path": "."}} or another folder.',
+            ) from error
+    return found
+
+
+def _register(repo: Repo, id_: str, place: Path) -> None:
+    state_dir = _state_home(repo) / id_
+    _make_private(state_dir)
+    fresh = state_dir / "workspace.json.new"
+    try:
+        with fresh.open("w", encoding="utf-8") as file:
+            json.dump({"id": id_, "path": place.as_posix()}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.rename(state_dir / "workspace.json")
+    except OSError as error:
+        raise _not_writable(state_dir, error) from error
+
+
+def _make_private(folder: Path) -> None:
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise _not_writable(folder, error) from error
+
+
+def _not_writable(folder: Path, error: OSError) -> CodeFrameError:
+    return CodeFrameError(
+        f"CodeFrame keeps its state in {folder}, which cannot be written: {error.strerror}.",
+        f"Look at it: ls -lad '{folder.parent}' '{folder}'",
+    )
+
+
+def _inside_git(path: Path) -> bool:
+    """Whether `path` belongs to a repository that has no working tree there (bare, or a .git folder)."""
+    return path.is_dir() and Git(path).run("rev-parse", "--git-dir", check=False).exit_code == 0

@@ -1,0 +1,6 @@
+"""For every test: hypothesis without a clock, as the machine may be busy (no test asserts wall time)."""
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("steady")
