@@ -352,7 +352,7 @@ def test_an_empty_folder_makes_room(repo: Path) -> None:
     base = ours.take("t", "base")
     (repo / "a").unlink()
     (repo / "a/b/c").mkdir(parents=True)
-    assert undo(ours, "t", base, ours.take("t", "end")).restored == ("a",)
+    assert undo(ours, "t", [(base, ours.take("t", "end"))]).restored == ("a",)
     assert (repo / "a").read_text() == "1"
 
 
