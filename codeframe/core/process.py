@@ -244,7 +244,9 @@ class _Child:
                 linger_until = now + limits.linger_s if linger_until is None else linger_until
                 if now >= linger_until:
                     return EndedBy.LINGERED
-            elif _over(limits.timeout_s, now - self._started):
+                continue
+            linger_until = None  # it may go on after all: a background command's end wakes another turn
+            if _over(limits.timeout_s, now - self._started):
                 return EndedBy.TIMEOUT
             elif not first_output and _over(limits.first_output_s, now - self._started):
                 return EndedBy.NO_FIRST_OUTPUT
@@ -278,7 +280,7 @@ class _Child:
         return True
 
     def _drain(self, cancel: threading.Event | None) -> None:
-        """Read on after the exit: to EOF, to silence, or until someone who holds the pipe has had enough."""
+        """Read on after the exit: to EOF, to silence, or until somebody else has flooded long enough."""
         drain_s = self.limits.drain_s
         start = heard = time.monotonic()
         while self.streams.outputs_open and not (cancel is not None and cancel.is_set()):

@@ -86,6 +86,12 @@ class Redactor:
                 text = pattern.sub(REDACTED, text)
         return text
 
+    def may_change(self, text: str) -> bool:
+        """Whether `redact` has anything to look at in `text`; False is certain, and cheap for long texts."""
+        return any(value in text for value in self._values) or any(
+            literal in text for literal, _ in _COMPILED
+        )
+
     def contains_secret(self, text: str) -> bool:
         """Whether `redact` would change `text`."""
         return any(value in text for value in self._values) or contains_secret(text)

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from codeframe.core.errors import CodeFrameError
 from codeframe.core.git import Completed, Git, GitError, Repo
-from codeframe.core.raw_git import Entry, RawGit, nul, records, rows
+from codeframe.core.raw_git import GITLINK, Entry, RawGit, nul, records, rows
 from codeframe.core.snapshot_scan import Scan, UserIndex
 
 # With any of these attributes a file may differ from its blob although git calls it clean.
@@ -41,6 +42,8 @@ class SnapshotIndex:
         self._kept = cache_dir / "index"
         self._copy = cache_dir / "index.user"  # the person's index as it was when the snapshot began
         self._lock_fd = -1
+        self._user: UserIndex | None = None
+        self._user_seen: tuple[object, object] = (None, None)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -57,27 +60,38 @@ class SnapshotIndex:
             os.close(fd)
 
     def read_user_index(self) -> UserIndex:
-        """Copy the person's index and list the copy, so that all that follows sees one state of it."""
-        _copy_index(self._repo.git_dir / "index", self._copy)
+        """Copy the person's index and read the copy, so that all that follows sees one state of it.
+
+        Not read again while nobody wrote it: git replaces the file whenever it writes. Raises
+        CodeFrameError when it has conflicts.
+        """
+        theirs = self._repo.git_dir / "index"
+        seen = _identity(theirs)
+        if self._user is None or self._user_seen != (seen, _identity(self._copy)):
+            _copy_index(theirs, self._copy)
+            self._user = self._read_copy()
+            self._user_seen = (seen, _identity(self._copy))
+        return self._user
+
+    def _read_copy(self) -> UserIndex:
         if any(self._repo.git_dir.glob("sharedindex.*")):
             self._on_copy("update-index", "--no-split-index")  # only here is the other half found
         entries: dict[str, Entry] = {}
-        skipped, assumed, conflicts = set(), set(), set()
+        links, skipped, assumed = set(), set(), set()
         for record in records(self._on_copy("ls-files", "-z", "-s", "-v").stdout):
             meta, path = record.split("\t", 1)
             tag, mode, oid, stage = meta.split(" ")
-            entries[path] = Entry(mode, oid)
             if stage != "0":
-                conflicts.add(path)
+                raise CodeFrameError(f"{path} has unresolved conflicts.", "Resolve it and type: git add PATH")
+            entries[path] = Entry(mode, oid)
+            if mode == GITLINK:
+                links.add(path)
             if tag in "Ss":
                 skipped.add(path)
             if tag.islower():
                 assumed.add(path)
-        return UserIndex(entries, frozenset(skipped), frozenset(assumed), frozenset(conflicts))
-
-    def staged_tree(self) -> str:
-        """The tree id of what is staged, as `read_user_index` found it."""
-        return self._on_copy("write-tree").stdout.decode().strip()
+        tree = self._on_copy("write-tree").stdout.decode().strip()
+        return UserIndex(tree, entries, frozenset(links), frozenset(skipped), frozenset(assumed))
 
     def working_tree(self, user: UserIndex, fresh: bool) -> tuple[str, tuple[LeftOut, ...]]:
         """Store what is on disk; return the tree's id and what was left out.
@@ -145,6 +159,15 @@ class SnapshotIndex:
         missing = ("--missing-ok",) if user.skipped else ()
         tree = self._raw.run("write-tree", *missing).stdout.decode().strip()
         return tree, tuple(LeftOut(path, why) for path, why in sorted(scan.left_out.items()))
+
+
+def _identity(index: Path) -> tuple[int, ...] | None:
+    """Tells one version of an index file from the next; None when there is none."""
+    try:
+        found = index.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def _copy_index(source: Path, target: Path) -> None:

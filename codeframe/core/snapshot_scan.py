@@ -16,17 +16,14 @@ from codeframe.core.secret_files import looks_secret
 
 @dataclass(frozen=True)
 class UserIndex:
-    """The person's index: its entries, and which are skip-worktree, assume-unchanged or in conflict."""
+    """The person's index: the tree of what is staged, the entries, and which of them are submodules,
+    skip-worktree or assume-unchanged."""
 
+    tree: str
     entries: Mapping[str, Entry]
+    links: frozenset[str]
     skipped: frozenset[str]
     assumed: frozenset[str]
-    conflicts: frozenset[str]
-
-    def tracks_link(self, path: str) -> bool:
-        """Whether `path` is a submodule of the person's."""
-        entry = self.entries.get(path)
-        return entry is not None and entry.mode == GITLINK
 
 
 def in_real_folders(top: Path, path: str) -> bool:
@@ -83,8 +80,7 @@ class Scan:
                 self._consider(path)
             elif path not in self._user.skipped:
                 self._drop(path)
-        links = {path for path, entry in self._mine.items() if entry.mode == GITLINK}
-        links.update(path for path in self._user.entries if self._user.tracks_link(path))
+        links = {*self._user.links, *(path for path, entry in self._mine.items() if entry.mode == GITLINK)}
         for path in self._untracked:
             if path.endswith("/"):
                 links.add(path[:-1])
@@ -106,7 +102,7 @@ class Scan:
         gone = {
             path: entry.removal()
             for path, entry in self._mine.items()
-            if entry.mode == GITLINK and not self._user.tracks_link(path) and not self._has_repository(path)
+            if entry.mode == GITLINK and path not in self._user.links and not self._has_repository(path)
         }
         if gone:
             self._raw.put(gone)
@@ -179,9 +175,7 @@ class Scan:
         wanted: Entry | None = None
         if self._has_repository(path):
             wanted = self._nested_head(path)
-        elif self._user.tracks_link(path) and (
-            path in self._user.skipped or (self._raw.tree / path).is_dir()
-        ):
+        elif path in self._user.links and (path in self._user.skipped or (self._raw.tree / path).is_dir()):
             wanted = self._user.entries[path]
         if wanted is None:
             self._drop(path)

@@ -98,24 +98,19 @@ class Snapshots:
         with self._index.locked():
             self._refuse_when_busy()
             user = self._index.read_user_index()
-            if user.conflicts:
-                raise CodeFrameError(
-                    f"{min(user.conflicts)} has unresolved conflicts.", "Resolve it and type: git add PATH"
-                )
             head, branch, number = self._position(task_id)
             tree, left_out = self._index.working_tree(user, fresh=label == "base")
-            index_tree = self._index.staged_tree()
             facts: dict[str, Any] = {
                 "ref": f"{self._prefix}/{task_id}/{number}",
                 "head": head,
                 "branch": branch,
-                "index_tree": index_tree,
+                "index_tree": user.tree,
                 "left_out": [(each.path, each.reason) for each in left_out],
                 "label": label,
             }
             on = (branch or "no branch").removeprefix("refs/heads/")
             parents = [head] if head else []
-            staged = self._commit(index_tree, parents, f"index on {on}")
+            staged = self._commit(user.tree, parents, f"index on {on}")
             message = f"On {on}: codeframe {label} of {task_id}\n\n{json.dumps(facts)}"
             commit = self._commit(tree, [*parents, staged], message)
             # The empty old value: the ref must be new.

@@ -106,7 +106,7 @@ class _Undo:
             if stat.S_ISLNK(found.st_mode):
                 return Entry(SYMLINK, self._blob_id(os.fsencode(os.readlink(place))))
             if stat.S_ISDIR(found.st_mode):
-                return "a folder is in its place"
+                return None if _holds_nothing(place) else "a folder is in its place"
             if not stat.S_ISREG(found.st_mode):
                 return "not a regular file"
             mode = "100755" if found.st_mode & stat.S_IXUSR else "100644"
@@ -144,6 +144,8 @@ class _Undo:
             temporary = place.with_name(f".codeframe-undo-{secrets.token_hex(8)}")
             try:
                 self._write(temporary, place, entry, blobs)
+                if place.is_dir() and not place.is_symlink():
+                    _remove_empty(place)
                 temporary.replace(place)
             finally:
                 temporary.unlink(missing_ok=True)
@@ -185,6 +187,17 @@ class _Undo:
             except OSError:
                 return
             folder = folder.parent
+
+
+def _holds_nothing(folder: Path) -> bool:
+    """Whether there are only folders in it: git knows none of them, and nothing is lost with them."""
+    with os.scandir(folder) as inside:
+        return all(each.is_dir(follow_symlinks=False) and _holds_nothing(Path(each.path)) for each in inside)
+
+
+def _remove_empty(folder: Path) -> None:
+    for inner, _, _ in os.walk(folder, topdown=False):
+        os.rmdir(inner)
 
 
 def _restore_index(snapshots: Snapshots, base: Snapshot, end: Snapshot, kept: Iterable[str]) -> None:

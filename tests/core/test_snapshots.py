@@ -632,6 +632,15 @@ def test_a_damaged_kept_index_is_replaced(repo: Path, damage: bytes) -> None:
     assert ours.take("t", "end").tree == base.tree
 
 
+def test_a_write_of_the_index_between_snapshots_is_seen(repo: Path) -> None:
+    ours = snapshots(repo)
+    for number in range(3):
+        write(repo, {"a": str(number)})
+        git(repo, "add", "a")
+        assert git(repo, "show", f"{ours.take('t', 'end').index_tree}:a") == str(number)
+        assert git(repo, "show", f"{ours.take('t', 'end').index_tree}:a") == str(number)
+
+
 def test_objects_collected_under_the_kept_index_are_stored_again(repo: Path) -> None:
     write(repo, {"untracked": "content of its own"})
     ours = snapshots(repo)

@@ -21,9 +21,9 @@ def git(where: Path, *args: str, stdin: bytes = b"") -> str:
 def make_repo(where: Path, files: dict[str, Content] | None = None, branch: str = "main") -> Path:
     """A repository with a local identity; with `files`, one commit that holds them. Returns `where`."""
     where.mkdir(parents=True, exist_ok=True)
-    git(where, "init", "-q", "-b", branch)
-    git(where, "config", "user.name", "A Person")
-    git(where, "config", "user.email", "person@example.invalid")
+    git(where, "init", "-q", "--template=", "-b", branch)
+    with (where / ".git/config").open("a") as config:
+        config.write("[user]\n\tname = A Person\n\temail = person@example.invalid\n")
     if files:
         commit(where, "first", files)
     return where

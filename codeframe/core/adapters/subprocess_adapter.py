@@ -61,6 +61,7 @@ ENV_DROP = frozenset(
 )
 MAX_TEXT_CHARS = 64 * 1024
 MAX_MESSAGE_CHARS = 8 * 1024
+MAX_STDERR_CHARS = 2000
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ class SubprocessAdapter:
             terminal = Terminal()
         if terminal is None:
             how = _how_it_ended(outcome)
-            said = outcome.stderr_tail.strip()[-2000:]
+            said = self._presentable(outcome.stderr_tail.strip())[-MAX_STDERR_CHARS:]
             return self.failed(
                 ErrorClass.CRASHED, f"{self.name} {how} without reporting an end. {said}".strip(), outcome
             )
@@ -198,11 +199,13 @@ class SubprocessAdapter:
     ) -> AgentResult:
         """A result with files, usage, session and evidence filled in from what was heard."""
 
+        stderr = self._presentable(outcome.stderr_tail.strip())[-MAX_STDERR_CHARS:]
+
         def changed(kind: str) -> tuple[str, ...]:
             return tuple(sorted(path for path, change in self.heard.files.items() if change == kind))
 
         def text(value: str | None) -> str | None:
-            return None if value is None else self._presentable(value[-MAX_TEXT_CHARS:])
+            return None if value is None else self._presentable(value)[-MAX_TEXT_CHARS:]
 
         return AgentResult(
             status=status,
@@ -220,7 +223,7 @@ class SubprocessAdapter:
                 "ended_by": str(outcome.ended_by),
                 "exit_code": outcome.exit_code,
                 "survivors": list(outcome.survivors),
-                **({"stderr": text(outcome.stderr_tail[-2000:])} if outcome.stderr_tail.strip() else {}),
+                **({"stderr": stderr} if stderr else {}),
                 **self.heard.evidence,
             },
         )
@@ -235,7 +238,8 @@ class SubprocessAdapter:
         """Run the engine once; see AgentAdapter."""
         self._events.open()
         try:
-            result = self._execute(task_prompt, workspace_path, context, timeout_ms)
+            workspace = Path(os.path.abspath(workspace_path))
+            result = self._execute(task_prompt, workspace, context, timeout_ms)
         finally:
             self._events.close()
         if result.error_class is ErrorClass.CANCELLED:
@@ -265,15 +269,13 @@ class SubprocessAdapter:
             transcript = TranscriptWriter(
                 context.run_dir / TRANSCRIPT_NAME, self._redactor, round_no=context.round
             )
+        log = transcript.write if transcript is not None else _nowhere
         done = threading.Event()
 
-        def log(stream: str, text: str, dropped: int = 0) -> None:
-            if transcript is not None:
-                transcript.write(stream, text, dropped)
-
         def on_line(stream: str, line: Line) -> None:
-            log("out" if stream == "stdout" else "err", line.text, line.dropped_bytes)
-            if stream != "stdout" or line.dropped_bytes or (obj := _json_object(line.text)) is None:
+            text, dropped = line
+            log("out" if stream == "stdout" else "err", text, dropped)
+            if stream != "stdout" or dropped or (obj := _json_object(text)) is None:
                 return
             try:
                 for event in self.parse(obj):
@@ -321,11 +323,14 @@ class SubprocessAdapter:
         return result
 
     def _say(self, event: AgentEvent) -> None:
-        message = self._presentable(event.message[:MAX_MESSAGE_CHARS])
+        message = self._presentable(event.message)[:MAX_MESSAGE_CHARS]
         self._events.put(event if message == event.message else replace(event, message=message))
 
     def _presentable(self, text: str) -> str:
-        """`text` as it may be shown and stored: free of secrets (rule 9.2) and of what UTF-8 cannot hold."""
+        """`text` as it may be shown and stored: free of secrets (rule 9.2) and of what UTF-8 cannot hold.
+
+        Cut it afterwards, not before: half a secret is not found.
+        """
         return self._redactor.redact(text.encode("utf-8", "replace").decode())
 
     def _environment(self, workspace: Path, launch: Launch) -> dict[str, str]:
@@ -340,9 +345,13 @@ def engine_environment(add: Mapping[str, str], drop: frozenset[str]) -> dict[str
     return {**kept, **ENV_ADD, **add}
 
 
+def _nowhere(stream: str, line: str, dropped: int = 0) -> None:
+    """The log of a run that keeps none."""
+
+
 def _json_object(text: str) -> dict[str, Any] | None:
     """The object in one line of JSON; None for anything else, however nested or malformed."""
-    if not text.lstrip().startswith("{"):
+    if text[:1] != "{" and text[:1].strip():  # all there is to know of nearly every other line
         return None
     try:
         obj = json.loads(text)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 _RUNNERS = frozenset({"uv", "poetry", "pdm", "rye", "hatch", "pipenv"})
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+# A word that sets a variable, as a shell would read it.
+ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 
 
 def tool_index(argv: Sequence[str], names: frozenset[str]) -> int | None:
@@ -19,7 +20,7 @@ def tool_index(argv: Sequence[str], names: frozenset[str]) -> int | None:
     start = 0
     if argv and PurePath(argv[0]).name == "env":
         start = 1
-        while start < len(argv) and _ASSIGNMENT.match(argv[start]):
+        while start < len(argv) and ASSIGNMENT.match(argv[start]):
             start += 1
     for at in range(start, len(argv)):
         if PurePath(argv[at]).name not in names:

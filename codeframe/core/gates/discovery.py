@@ -10,6 +10,7 @@ from typing import Any
 
 from codeframe.core.errors import UsageError
 from codeframe.core.gates.command_kind import CommandKind
+from codeframe.core.gates.commands import ASSIGNMENT
 from codeframe.core.gates.kind import Kind
 from codeframe.core.gates.model import DEFAULT_TIMEOUT_S, Gate
 from codeframe.core.gates.pytest_kind import PytestKind
@@ -20,7 +21,6 @@ KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (RuffKind(), PytestKind
 
 _FIELDS = frozenset({"name", "command", "timeout"})
 _SHELL_WORDS = frozenset({"&&", "||", "|", ";", "&", ">", ">>", "<", "2>&1"})
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smh]?)")
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
@@ -73,7 +73,7 @@ def _argv(label: str, command: object) -> tuple[str, ...]:
         if _SHELL_WORDS.intersection(argv):
             hint = f"Write it as a list: {['sh', '-c', command]}"
             raise UsageError(f"{label}: the command needs a shell, and gates run without one.", hint)
-        if argv and _ASSIGNMENT.match(argv[0]):
+        if argv and ASSIGNMENT.match(argv[0]):
             raise UsageError(f"{label}: the command starts with a variable.", f"Write `env {command}`.")
     elif isinstance(command, Sequence) and all(isinstance(word, str) for word in command):
         argv = tuple(command)

@@ -154,7 +154,7 @@ def _cases(path: Path) -> Iterable[_Case]:
             open_verdict[-1].add(text)
 
     def refuse(*_: object) -> None:
-        raise ReportError("the report declares a document type, which pytest never writes")
+        raise ReportError("its report declares a document type, which pytest never writes")
 
     parser = expat.ParserCreate()
     parser.buffer_text = True
@@ -170,6 +170,8 @@ def _cases(path: Path) -> Iterable[_Case]:
                 yield from done
                 done.clear()
         parser.Parse(b"", True)
-    except (expat.ExpatError, OSError, ValueError) as error:
-        raise ReportError(f"the report cannot be read: {error}") from error
+    except OSError as error:
+        raise ReportError("it wrote no report") from error
+    except (expat.ExpatError, ValueError) as error:
+        raise ReportError(f"its report cannot be read: {error}") from error
     yield from done

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path, PurePath
-from typing import Any
 
 from codeframe.core.gates.commands import tool_index, with_options
 from codeframe.core.gates.junit import ReportError, TestReport, read_report
 from codeframe.core.gates.kind import Missing, Reading, Tool
 from codeframe.core.gates.model import Failure, Gate, GateOutcome
-from codeframe.core.gates.project import Probe, Project
+from codeframe.core.gates.project import Project
+from codeframe.core.gates.pytest_project import (
+    foreign_package,
+    own_packages,
+    puts_root_first,
+    python_path,
+    settings,
+)
 from codeframe.core.gates.text import clip, normalise
 from codeframe.core.gates.tree import python_files, tail_of
 
@@ -54,8 +60,6 @@ _TAKES_VALUE = frozenset(
         "--color",
     }
 )
-# Top-level folders that are no package of the project although they may hold an __init__.py.
-_NOT_PACKAGES = frozenset({"test", "tests", "doc", "docs", "examples", "scripts", "bench", "benchmarks"})
 
 
 class PytestKind:
@@ -81,37 +85,31 @@ class PytestKind:
     def tool(self, gate: Gate, project: Project) -> Tool | Missing:
         """The project's python with `-m pytest`, or the declared command; checked by asking that
         python whether it has pytest and whether it imports the project's packages from this tree."""
-        root = project.root
-        if not gate.declared:
-            python, as_module = project.python, True
-        else:
+        python, as_module, argv = project.python, True, (*project.python, "-m", "pytest")
+        if gate.declared:
             program = project.which(gate.command[0])
             if program is None:
                 return Missing(f"{gate.command[0]} is not there")
+            argv = (program, *gate.command[1:])
             at = tool_index(gate.command, _NAMES) or 0
             as_module = at >= 2 and PurePath(gate.command[at - 2]).name.startswith("python")
-            python = (program, *gate.command[1:])[: at - 1] if as_module else project.python
-        packages = _packages(root)
-        # `python -m pytest` puts the folder it runs in first; a bare `pytest` does so only where its
-        # own rules put the root on the path.
-        cwd_first = as_module or (root / "conftest.py").exists() or (root / "tests" / "__init__.py").exists()
-        paths = _pythonpath(settings(root) or {})
-        probe = project.probe(python, ("pytest", *packages), cwd_first=cwd_first, paths=paths)
-        if gate.declared:
-            argv: tuple[str, ...] = (program or "", *gate.command[1:])
-            if as_module and (probe is None or not probe.modules["pytest"]):
-                return Missing(f"{' '.join(python)} has no pytest")
-        elif probe is not None and probe.modules["pytest"]:
-            argv = (*python, "-m", "pytest")
-        elif project.via == "PATH" and (program := project.which("pytest")):
-            argv = (program,)
-        else:
-            return Missing(f"{' '.join(python)} has no pytest" if python else "there is no python")
-        if probe is not None and (foreign := _foreign(probe, packages, root)):
-            return Missing(
-                f"{foreign[0]} is imported from {foreign[1]}, not from this tree (install it here, editable)",
-                tool=False,
-            )
+            python = argv[: at - 1] if as_module else python
+        packages = own_packages(project.root)
+        probe = project.probe(
+            python,
+            ("pytest", *packages),
+            cwd_first=as_module or puts_root_first(project.root),
+            paths=python_path(project.root),
+        )
+        if as_module and not (probe and probe.modules["pytest"]):
+            script = project.which("pytest") if project.via == "PATH" and not gate.declared else None
+            if script is None:
+                return Missing(f"{' '.join(python)} has no pytest" if python else "there is no python")
+            argv = (script,)
+        if probe and (foreign := foreign_package(probe, packages, project.root)):
+            name, folder = foreign
+            why = f"{name} is imported from {folder}, not from this tree (install it here, editable)"
+            return Missing(why, tool=False)
         return Tool(argv, f"python {probe.version if probe else '?'}")
 
     def argv(self, tool: Tool, scratch: Path) -> tuple[str, ...]:
@@ -174,71 +172,11 @@ class PytestKind:
         return Reading(GateOutcome.NO_TESTS, (), report.passed, report.skipped, note=note)
 
 
-def settings(root: Path) -> dict[str, Any] | None:
-    """pytest's own section of the configuration files at `root`; None where no file has one."""
-    import configparser
-    import tomllib
-
-    for name, section in (
-        ("pytest.ini", "pytest"),
-        (".pytest.ini", "pytest"),
-        ("tox.ini", "pytest"),
-        ("setup.cfg", "tool:pytest"),
-    ):
-        parser = configparser.RawConfigParser(strict=False)
-        try:
-            parser.read_string((root / name).read_text("utf-8", "replace"))
-        except (OSError, configparser.Error):
-            continue
-        if parser.has_section(section):
-            return dict(parser[section])
-        if name.endswith("pytest.ini"):
-            return {}  # the file alone counts, even empty
-    for name in ("pytest.toml", ".pytest.toml", "pyproject.toml"):
-        try:
-            data = tomllib.loads((root / name).read_text("utf-8", "replace"))
-        except (OSError, tomllib.TOMLDecodeError):
-            continue
-        found = data.get("tool", {}).get("pytest") if name == "pyproject.toml" else data.get("pytest", {})
-        if isinstance(found, dict):
-            inner = found.get("ini_options", found)
-            return inner if isinstance(inner, dict) else {}
-    return None
-
-
 def _broke(exit_code: int, why: str, tail: str, report: TestReport) -> Reading:
     how = f"was ended by signal {-exit_code}" if exit_code < 0 else f"ended with status {exit_code}"
     failure = Failure(f"broke {exit_code}", f"pytest {how} ({why})", clip(tail))
     told = (f for f in report.failures if f.title != _INTERNAL)
     return Reading(GateOutcome.FAILED, (failure, *told), report.passed, report.skipped, comparable=False)
-
-
-def _pythonpath(config: dict[str, Any]) -> tuple[str, ...]:
-    value = config.get("pythonpath", ())
-    return tuple(value.split() if isinstance(value, str) else map(str, value))
-
-
-def _packages(root: Path) -> tuple[str, ...]:
-    """Names of the project's own top-level packages, in the flat and in the src layout."""
-    flat = (p.parent.name for p in root.glob("*/__init__.py"))
-    in_src = [
-        *(p.parent.name for p in root.glob("src/*/__init__.py")),
-        *(p.stem for p in root.glob("src/*.py")),
-    ]
-    return tuple(sorted({n for n in (*flat, *in_src) if n.isidentifier() and n not in _NOT_PACKAGES}))
-
-
-def _foreign(probe: Probe, packages: tuple[str, ...], root: Path) -> tuple[str, str] | None:
-    """The first package that would come from outside this tree, or from a copy inside its venv."""
-    inside, prefix = root.resolve(), probe.prefix.resolve()
-    for name in packages:
-        if not (where := probe.modules[name]):
-            continue
-        real = (inside / where).resolve()
-        copied = prefix.is_relative_to(inside) and prefix != inside and real.is_relative_to(prefix)
-        if copied or not real.is_relative_to(inside):
-            return name, str(real.parent)
-    return None
 
 
 def _is_option(before: str, word: str) -> bool:
@@ -253,7 +191,7 @@ def _rootdirs(root: Path) -> Iterator[Path]:
             return
 
 
-def _is_file(root: Path) -> Any:
+def _is_file(root: Path) -> Callable[[str], bool]:
     folders = tuple(_rootdirs(root))
     return cache(lambda name: any((folder / name).is_file() for folder in folders))
 

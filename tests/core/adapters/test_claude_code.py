@@ -192,7 +192,7 @@ def test_a_slash_commands_success_is_none() -> None:
 
 def test_a_failure_it_reports_itself_and_an_already_satisfied_task() -> None:
     failed, _ = hear([lines.result("", structured_output={"status": "failed", "summary": "too hard"})])
-    assert (failed.status, failed.error, failed.evidence["reported"]) == (FAILED, "too hard", "failed")
+    assert (failed.status, failed.error, failed.evidence["report"]) == (FAILED, "too hard", "failed")
     done = {"status": "completed", "summary": "was there", "already_satisfied": True}
     assert hear([lines.result("", structured_output=done)])[0].already_satisfied is True
 
@@ -356,11 +356,11 @@ KEYS = st.sampled_from(sorted({key for line in REAL for key in _keys(line)}))
 VALUES = st.recursive(
     SCALARS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=5),
-    max_leaves=15,
+    max_leaves=8,
 )
 TYPES = st.sampled_from(["assistant", "user", "system", "result", "rate_limit_event", "stream_event"])
 HOSTILE = st.builds(
-    lambda kind, rest: {**rest, "type": kind}, TYPES | VALUES, st.dictionaries(KEYS, VALUES, max_size=9)
+    lambda kind, rest: {**rest, "type": kind}, TYPES | VALUES, st.dictionaries(KEYS, VALUES, max_size=5)
 )
 
 
@@ -381,8 +381,8 @@ def damaged(draw: st.DrawFn) -> dict[str, Any]:
     return dict(line)
 
 
-@settings(max_examples=300, deadline=None)
-@given(st.lists(HOSTILE | damaged(), max_size=8), st.sampled_from([0, 1, None, -9, -200]))
+@settings(max_examples=100, deadline=None)
+@given(st.lists(HOSTILE | damaged(), max_size=6), st.sampled_from([0, 1, None, -9, -200]))
 def test_no_stream_breaks_it_and_what_comes_out_can_be_stored(
     stream: list[dict[str, Any]], code: int | None
 ) -> None:

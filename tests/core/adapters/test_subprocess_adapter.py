@@ -185,6 +185,17 @@ def test_secrets_reach_neither_events_nor_result_nor_transcript(
     assert "s3cr3t" not in (repo.parent / "run" / TRANSCRIPT_NAME).read_text()
 
 
+def test_a_secret_is_found_before_the_text_is_cut(
+    engine: FakeEngine, repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DEPLOY_TOKEN", "s3cr3t-of-mine")
+    around = "x" * 8186 + " s3cr3t-of-mine"  # an event's message ends in the middle of it
+    engine.calls(call(*lines.session(lines.said(around))))
+    adapter = ClaudeCodeAdapter()
+    execute(repo, adapter)
+    assert not [e for e in adapter.stream_events() if "s3c" in e.message]
+
+
 def test_a_consumer_from_before_sees_all_and_the_end(engine: FakeEngine, repo: Path) -> None:
     engine.calls(call(*lines.session(lines.said("one"))), call(*lines.session(lines.said("two"))))
     adapter = ClaudeCodeAdapter()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import codeframe
-from codeframe.core.gates.project import Project
+from codeframe.core.gates.project import Probe, Project
+from codeframe.core.gates.pytest_project import foreign_package, own_packages, python_path
 
 
 def fake(bare, name: str) -> Path:
@@ -110,10 +112,48 @@ def test_codeframe_s_own_environment_is_never_the_project_s(bare):
     done = subprocess.run(
         [own / "bin" / "python", "-c", script, bare.root], env=env, check=True, capture_output=True, text=True
     )
-    import json
-
     python, gate_env = json.loads(done.stdout)
     assert python == [str(other)]
     assert gate_env["PATH"] == str(other.parent)
     assert "VIRTUAL_ENV" not in gate_env
     assert gate_env["PYTHONPATH"] == os.pathsep.join(libraries)
+
+
+@pytest.mark.parametrize(
+    "where, foreign",
+    [
+        ("src/pkg/__init__.py", False),
+        (".venv/lib/python3/site-packages/pkg/__init__.py", True),  # a copy: edits here change nothing there
+        ("../main/src/pkg/__init__.py", True),
+        ("", False),  # cannot be imported: the tests will say so
+    ],
+)
+def test_where_a_package_may_come_from(bare, where, foreign):
+    probe = Probe("3.11.0", bare.root / ".venv", {"pkg": str(bare.root / where) if where else ""})
+    assert bool(foreign_package(probe, ("pkg",), bare.root)) is foreign
+
+
+def test_the_project_s_packages_are_those_of_the_flat_and_the_src_layout(bare):
+    files = (
+        "flat/__init__.py",
+        "src/deep/__init__.py",
+        "src/single.py",
+        "tests/__init__.py",
+        "no/a.py",
+        "a.py",
+    )
+    bare.write(dict.fromkeys(files, ""))
+    assert own_packages(bare.root) == ("deep", "flat", "single")
+
+
+@pytest.mark.parametrize(
+    "name, text, paths",
+    [
+        ("pytest.ini", "[pytest]\npythonpath = src lib\n", ("src", "lib")),
+        ("pyproject.toml", '[tool.pytest.ini_options]\npythonpath = ["src"]\n', ("src",)),
+        ("setup.cfg", "[tool:pytest]\n", ()),
+    ],
+)
+def test_pytest_s_own_search_path(bare, name, text, paths):
+    bare.write({name: text})
+    assert python_path(bare.root) == paths
