@@ -12,7 +12,6 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import ClassVar
 
@@ -24,7 +23,6 @@ from tests.kit.anthropic_server import ScriptedAnthropic, refused_url
 from tests.kit.engines import Completed
 from tests.kit.model_script import error
 from tests.kit.repos import write
-from tests.kit.waiting import wait_until
 
 UNGATED = "--no-gates"
 OVERFULL = error(400, "invalid_request_error", "prompt is too long: 250000 tokens > 200000 maximum")
@@ -73,7 +71,8 @@ class Conformance:
         self, stage: Stage, record_property: Callable[[str, object], None]
     ) -> None:
         """Both are told the same failures; the price is the input no cache held."""
-        wrong, right = stage.write("made.txt", "wrong\n"), stage.write("made.txt", "right\n")
+        wrong = stage.write("made.txt", "wrong\n")
+        right = self.engine.shell("cat made.txt; echo right > made.txt")
         stage.gate("cat made.txt; grep -q right made.txt")
         description = "Words that a cold start has to send again.\n" * 400
 
@@ -266,24 +265,22 @@ class Conformance:
     def test_a_rate_limit_that_does_not_pass(self, stage: Stage) -> None:
         stage.play(errors=[{"status": 429, "type": "rate_limit_error", "headers": {"retry-after": "0"}}])
         task = stage.task()
-        check(stage.start(task, UNGATED), 1)
+        check(stage.start(task, UNGATED, env=stage.env | {"CODEFRAME_BACKOFF_S": "0.1"}), 1)
         run = stage.run(task)
         assert (run["status"], run["error_class"], run["rounds"]) == ("FAILED", "rate_limited", 6)
         assert stage.status(task) == "FAILED"
 
     def test_the_network_is_down_then_up_again(self, stage: Stage) -> None:
         task = stage.task()
-        with ExitStack() as held:
-            url = held.enter_context(refused_url())
+        with refused_url() as url:
             stage.env = self.engine.environment(stage.home, f"{url}/{stage.scenario}")
             running = stage.begin(task, UNGATED)
-            wait_until(lambda: stage.rounds(task), PATIENCE_S)
-        (call,) = stage.rounds(task)[:1]
-        port = int(url.rpartition(":")[2])
+            assert running.stderr is not None
+            assert any("network: trying again" in line for line in running.stderr)
         made = {"prompts": [[stage.write("made.txt", "x\n"), stage.done()]]}
-        with ScriptedAnthropic({stage.scenario: made}, port=port):
+        with ScriptedAnthropic({stage.scenario: made}, port=int(url.rpartition(":")[2])):
             check(ended(running), 0)
-        assert call["error_class"] == "network"
+        assert stage.rounds(task)[0]["error_class"] == "network"
 
     # -- how it is ended --------------------------------------------------------------------------------
 
