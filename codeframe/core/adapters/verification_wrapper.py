@@ -354,21 +354,11 @@ class VerificationWrapper:
             error="The engine reported success twice but changed nothing.",
         )  # fmt: skip
 
-<<<<<<< HEAD
-    def _branch_switched(self, p: _Progress, result: AgentResult, end: Snapshot) -> AgentResult:
-        names = [
-            (branch or "a detached HEAD").removeprefix("refs/heads/")
-            for branch in (p.base_branch, end.branch)
-        ]
-        before, after = names
-        back = f"git switch {before}" if p.base_branch else "git switch --detach <commit>"
-=======
     def _branch_switched(
         self, p: _Progress, result: AgentResult, start: Snapshot, end: Snapshot
     ) -> AgentResult:
         before, after = ((each.branch or "").removeprefix("refs/heads/") for each in (start, end))
         back = f"git switch {shlex.quote(before)}" if before else f"git switch --detach {start.head}"
->>>>>>> hostile
         question = (
             f"The engine switched the branch from {before or 'a detached HEAD'} to {after or 'a detached HEAD'}. "
             f"Its work is in the tree. Type `{back}` to go back, or stay, then answer and resume."
