@@ -64,13 +64,14 @@ def plan(workspace: Workspace, task: Task, request: Request) -> Plan:
                 f"Do that first: cf work start {unmet[0].id[:8]} --execute; or add --force.",
             )
     config = configuration.load_environment_config(workspace.root)
-    resumed = previous if request.kind is RunKind.RESUME else None
-    if request.engine is None and resumed is not None:
-        engine, why = resumed.engine, f"the engine of run {resumed.id[:8]}"
+    # `resume` and `retry` go on as the run before was told to, unless something else is typed.
+    before = previous if request.kind is not RunKind.START else None
+    if request.engine is None and before is not None:
+        engine, why = before.engine, f"the engine of run {before.id[:8]}"
     else:
         engine, why = resolve_engine(workspace, request.engine, task.engine)
     check_engine(engine, why, task)
-    options = RunOptions.merge(config, request.typed or {}, resumed.options if resumed else None)
+    options = RunOptions.merge(config, request.typed or {}, before.options if before else None)
     suite = None if options.no_gates else gate_suite(workspace, config, strict=options.strict)
     if suite is not None and suite.missing():
         gate = suite.missing()[0]

@@ -56,8 +56,7 @@ def still_there(workspace: Workspace, snapshots: Snapshots, run: Run) -> list[st
     moved_on = {c.path for c in snapshots.changes(done[-1][1], now.commit)}
     kept = changed - moved_on
     if kept and now.head is not None:
-        uncommitted = {c.path for c in snapshots.changes(now.head, now.commit)}
-        kept &= uncommitted
+        kept &= {path for path, _, _ in snapshots.compare(now.head, now.commit)}
     return sorted(kept)
 
 

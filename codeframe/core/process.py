@@ -280,7 +280,7 @@ class _Child:
         return True
 
     def _drain(self, cancel: threading.Event | None) -> None:
-        """Read on after the exit: to EOF, to silence, or until someone who holds the pipe has had enough."""
+        """Read on after the exit: to EOF, to silence, or until somebody else has flooded long enough."""
         drain_s = self.limits.drain_s
         start = heard = time.monotonic()
         while self.streams.outputs_open and not (cancel is not None and cancel.is_set()):

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from codeframe.core.config import EnvironmentConfig
+from codeframe.core.errors import UsageError
 
 DEFAULT_TIMEOUT_S = 3600.0
 DEFAULT_STALL_TIMEOUT_S = 600.0
+BACKOFF_VARIABLE = "CODEFRAME_BACKOFF_S"  # for tests and impatient people: no flag, no key
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Durations in seconds. `note` is what the person added with -m; `from_base` resets the tree first."""
+    """Durations in seconds. `note` is what the person added with -m; `backoff_s` is the first wait after a
+    passing fault of the engine's service."""
 
     model: str | None = None
     note: str = ""
@@ -43,7 +47,8 @@ class RunOptions:
     def merge(
         cls, config: EnvironmentConfig, typed: Mapping[str, Any], saved: Mapping[str, Any] | None = None
     ) -> RunOptions:
-        """What was typed (None = not typed) over the earlier run's options over the configuration over the defaults."""
+        """What was typed (None = not typed) over the earlier run's options over the configuration over the
+        defaults. The environment's CODEFRAME_BACKOFF_S counts as typed; UsageError when it is no number."""
         configured = {
             "model": config.model,
             "timeout_s": config.timeout_s,
@@ -56,6 +61,21 @@ class RunOptions:
             "network": config.network,
         }
         chosen: dict[str, Any] = {}
-        for layer in (configured, {**(saved or {}), "note": None}, typed):
+        for layer in (configured, {**(saved or {}), "note": None}, {"backoff_s": _backoff_s()}, typed):
             chosen.update({k: v for k, v in layer.items() if v is not None})
         return cls.from_dict(chosen)
+
+
+def _backoff_s() -> float | None:
+    text = os.environ.get(BACKOFF_VARIABLE)
+    if not text:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise UsageError(
+            f"{BACKOFF_VARIABLE} is “{text}”, not a number of seconds.", f"Type: unset {BACKOFF_VARIABLE}"
+        )
+    return seconds

@@ -304,6 +304,11 @@ def test_a_daemon_that_holds_the_pipe_does_not_hold_us(run: Runner) -> None:
     assert_ended(daemon)
 
 
+def test_an_unfinished_line_is_heard_though_a_daemon_holds_the_pipe(run: Runner) -> None:
+    run.sh("printf unfinished; sleep 300 & exit 0", limits=Limits(drain_s=0.1))
+    assert run.texts() == ["unfinished"]
+
+
 def test_a_daemon_that_floods_for_ever_does_not_hold_us(run: Runner) -> None:
     code = DAEMON + "while_true = lambda: [os.write(1, b'noise\\n' * 1000) for _ in iter(int, 1)]\n"
     outcome = run.python(

@@ -6,6 +6,7 @@ difference of two snapshots, success is what the gates say (rules 4.5 to 4.7).
 
 from __future__ import annotations
 
+import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -56,8 +57,7 @@ class _Progress:
     usage: TokenUsage | None = None
     duration_ms: int = 0
     round: int = 0
-    base_branch: str | None = None
-    first_start: str | None = None
+    first_start: Snapshot | None = None
     last_end: str | None = None
     question: str | None = None
     notes: list[str] = field(default_factory=list)
@@ -154,11 +154,10 @@ class VerificationWrapper:
         last_failure: tuple[str, str] | None = None
         while True:
             result, start, end = self._engine_call(p, workspace, prompt, reason)
-            p.base_branch = start.branch if p.base_branch is None else p.base_branch
             if result.status is not AgentResultStatus.COMPLETED:
                 return self._final(p, result)
-            if end.branch != p.base_branch:
-                return self._branch_switched(p, result, end)
+            if p.first_start is not None and end.branch != p.first_start.branch:
+                return self._branch_switched(p, result, p.first_start, end)
             if not self._changed and not result.already_satisfied:
                 question = None if result.evidence.get("report") else question_in_prose(result.summary)
                 if question is not None:
@@ -252,7 +251,7 @@ class VerificationWrapper:
         self.rounds.append(record)
         self._recorder.returned(len(self.rounds) - 1, record)
         self._changed = self._changed or bool(changes) or bool(commits)
-        p.first_start = p.first_start or start.commit
+        p.first_start = p.first_start or start
         p.last_end = end.commit
         p.summary = result.summary or p.summary
         if result.token_usage is not None:
@@ -295,7 +294,9 @@ class VerificationWrapper:
         self, p: _Progress, result: AgentResult, status: AgentResultStatus | None = None, **fields: Any
     ) -> AgentResult:
         """The result of the whole run: the last call's words, the totals, and the measured change."""
-        changes = self._snapshots.changes(p.first_start, p.last_end) if p.first_start and p.last_end else []
+        changes = (
+            self._snapshots.changes(p.first_start.commit, p.last_end) if p.first_start and p.last_end else []
+        )
         return replace(
             result,
             status=status or result.status,
@@ -353,16 +354,14 @@ class VerificationWrapper:
             error="The engine reported success twice but changed nothing.",
         )  # fmt: skip
 
-    def _branch_switched(self, p: _Progress, result: AgentResult, end: Snapshot) -> AgentResult:
-        names = [
-            (branch or "a detached HEAD").removeprefix("refs/heads/")
-            for branch in (p.base_branch, end.branch)
-        ]
-        before, after = names
-        back = f"git switch {before}" if p.base_branch else "git switch --detach <commit>"
+    def _branch_switched(
+        self, p: _Progress, result: AgentResult, start: Snapshot, end: Snapshot
+    ) -> AgentResult:
+        before, after = ((each.branch or "").removeprefix("refs/heads/") for each in (start, end))
+        back = f"git switch {shlex.quote(before)}" if before else f"git switch --detach {start.head}"
         question = (
-            f"The engine switched the branch from {before} to {after}. Its work is in the tree. "
-            f"Type `{back}` to go back, or stay, then answer and resume."
+            f"The engine switched the branch from {before or 'a detached HEAD'} to {after or 'a detached HEAD'}. "
+            f"Its work is in the tree. Type `{back}` to go back, or stay, then answer and resume."
         )
         return self._final(p, result, AgentResultStatus.BLOCKED, blocker_question=question)
 

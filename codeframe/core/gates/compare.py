@@ -16,7 +16,8 @@ _MAX_SOURCE_BYTES = 4 * 1024 * 1024
 @dataclass(frozen=True)
 class GateVerdict:
     """One gate, judged. `gone` are ids of tests that passed at base and now do not exist or are
-    skipped. `note` is one line for people, "" when there is nothing to add."""
+    skipped. `strict` says that old failures block, too. `note` is one line for people, "" when there is
+    nothing to add."""
 
     result: GateResult
     new: tuple[Failure, ...] = ()
@@ -24,6 +25,7 @@ class GateVerdict:
     flaky: tuple[Failure, ...] = ()
     gone: tuple[str, ...] = ()
     blocking: bool = False
+    strict: bool = False
     note: str = ""
 
 
@@ -68,6 +70,7 @@ def compare(
         flaky=chance,
         gone=gone,
         blocking=bool(new or gone or (strict and old)),
+        strict=strict,
         note="; ".join(filter(None, notes)),
     )
 

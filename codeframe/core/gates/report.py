@@ -78,10 +78,11 @@ def _told(verdict: GateVerdict) -> Iterator[str]:
     yield f"Command: {shlex.join(result.plain_command or result.command)}"
     if verdict.note:
         yield f"Note: {verdict.note}"
-    if verdict.new:
-        yield f"\n{len(verdict.new)} new failure(s):"
-        yield from (_line(f) for f in verdict.new)
-        for failure in verdict.new:
+    to_fix = (*verdict.new, *verdict.old) if verdict.strict else verdict.new
+    if to_fix:
+        yield f"\n{len(to_fix)} {'' if verdict.strict else 'new '}failure(s):"
+        yield from (_line(f) for f in to_fix)
+        for failure in to_fix:
             if "\n" in failure.detail or len(failure.detail) > 200:
                 yield f"\n### {failure.title}{_at(failure)}\n{failure.detail}"
     skipped = [test for test in verdict.gone if test in result.skipped]
@@ -105,6 +106,8 @@ def _at(failure: Failure) -> str:
 
 
 def _left_alone(verdict: GateVerdict) -> Iterator[str]:
+    if verdict.strict:
+        return
     for failure in verdict.old[:_MAX_OLD_LISTED]:
         yield f"- {verdict.result.gate.name}: {failure.title}{_at(failure)}"
     if len(verdict.old) > _MAX_OLD_LISTED:

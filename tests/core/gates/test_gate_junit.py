@@ -156,6 +156,13 @@ def test_a_huge_text_is_read_in_little_memory(tmp_path: Path) -> None:
     assert peak < 4 * 1024 * 1024
 
 
+def test_a_huge_message_does_not_swallow_what_follows(tmp_path: Path) -> None:
+    case = '<testcase classname="t" name="{}" file="t.py" line="0"><failure message="{}"/></testcase>'
+    report = read(tmp_path, suite(case.format("a", "x" * 1_000_000) + case.format("b", "short")))
+    assert [(f.title, f.detail[:5]) for f in report.failures] == [("t.py::a", "xxxxx"), ("t.py::b", "short")]
+    assert len(report.failures[0].detail) <= 8 * 1024
+
+
 def test_all_details_together_are_bounded(tmp_path: Path) -> None:
     case = (
         '<testcase classname="t" name="a{}" file="t.py" line="0"><failure message="m">{}</failure></testcase>'

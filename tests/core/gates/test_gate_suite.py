@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import threading
+import time
 
 import pytest
 
@@ -170,3 +172,22 @@ def test_an_environment_made_meanwhile_is_found(bare, monkeypatch):
     bare.venv()
     monkeypatch.undo()
     assert suite.check(base, bare.work / "out", marker=bare.marker).status == "verified"
+
+
+def test_a_stop_in_the_middle_ends_the_gate_and_keeps_no_baseline(bare):
+    bare.gates = declared_gates([shell("long", "touch started; sleep 600"), shell("next", "touch never")])
+    cancel = threading.Event()
+
+    def stop_once_started() -> None:
+        while not (bare.root / "started").exists():
+            time.sleep(0.01)
+        cancel.set()
+
+    thread = threading.Thread(target=stop_once_started)
+    thread.start()
+    suite = bare.suite()
+    results = suite.baseline("tree", bare.work / "out", marker=bare.marker, cancel=cancel)
+    thread.join()
+    assert results["long"].failures[0].title == "stopped before it ended"
+    assert not (bare.root / "never").exists()
+    assert suite.cached_baseline("tree") is None
