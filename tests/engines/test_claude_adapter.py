@@ -181,4 +181,4 @@ def test_requirements(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
     assert ClaudeCodeAdapter.requirements() == {"claude on PATH": True}
     assert ClaudeCodeAdapter.logged_in()
     monkeypatch.delenv("ANTHROPIC_API_KEY")
-    assert ClaudeCodeAdapter.requirements() == {"claude on PATH": True, "logged in": False}
+    assert not ClaudeCodeAdapter.logged_in()
