@@ -34,7 +34,9 @@ def main() -> None:
         }
         measured = costs(plain, repeat=repeat, cwd=repo)
         base = measured["python -c 'import typer'"]
-        lines += [row(name, found, base, 2 if found is not base else None) for name, found in measured.items()]
+        lines += [
+            row(name, found, base, 2 if found is not base else None) for name, found in measured.items()
+        ]
         add_tasks(repo, 9_990)
         many = {
             "python -c 'import typer' again": plain["python -c 'import typer'"],
@@ -43,7 +45,9 @@ def main() -> None:
         }
         measured = costs(many, repeat=repeat, cwd=repo)
         base = measured["python -c 'import typer' again"]
-        lines += [row(name, found, base, 4 if found is not base else None) for name, found in measured.items()]
+        lines += [
+            row(name, found, base, 4 if found is not base else None) for name, found in measured.items()
+        ]
     print("\n".join(lines))
     sys.exit(any("DOES NOT HOLD" in line for line in lines))
 
