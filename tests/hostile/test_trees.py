@@ -18,7 +18,9 @@ WORK = "x = 1\n"
 DONE = call(session(wrote("work.py", WORK), verdict("done")))
 
 
-@pytest.mark.parametrize("name", ["my project", "projet été", "quote'd \"name\"", "-dash $HOME `x`", "line\nbreak"])
+@pytest.mark.parametrize(
+    "name", ["my project", "projet été", 'quote\'d "name"', "-dash $HOME `x`", "line\nbreak"]
+)
 def test_paths_with_spaces_accents_and_worse(tmp_path: Path, name: str) -> None:
     stage = Stage.build(tmp_path, {f"src/{name}.txt": "old\n"}, name=name)
     mine = f"src/{name}.txt"
@@ -144,7 +146,9 @@ def test_programs_the_engine_puts_into_git_are_not_run_by_us(stage: Stage) -> No
         "reference-transaction pre-commit; do cp .git/trap .git/hooks/$h; done; " \
         "for k in core.fsmonitor diff.external core.pager filter.x.clean; do git config $k \"$PWD/.git/trap\"; done; " \
         "echo '* filter=x' > .git/info/attributes"  # fmt: skip
-    stage.engine.calls(call(session(ran(f"mkdir -p .git/hooks .git/info; {trap}"), wrote("work.py", WORK), verdict("done"))))
+    stage.engine.calls(
+        call(session(ran(f"mkdir -p .git/hooks .git/info; {trap}"), wrote("work.py", WORK), verdict("done")))
+    )
     task = stage.task()
     outcome = stage.start(task)
     outcome.expect(0, "COMPLETED", None, "DONE")
