@@ -159,6 +159,8 @@ class VerificationWrapper:
             result, end = self._engine_call(p, workspace, prompt, reason)
             if result.status is not AgentResultStatus.COMPLETED:
                 return self._final(p, result)
+            if end.unfinished:
+                return self._left_unfinished(p, result, end)
             if p.first_start is not None and end.branch != p.first_start.branch:
                 return self._branch_switched(p, result, p.first_start, end)
             if not self._changed and not result.already_satisfied:
@@ -202,7 +204,7 @@ class VerificationWrapper:
         while True:
             result, end = self._launch(p, workspace, prompt, reason)
             failed = result.error_class if result.status is not AgentResultStatus.COMPLETED else None
-            if failed is None or self._cancel.is_set():
+            if failed is None or self._cancel.is_set() or end.unfinished:
                 return result, end
             lost = bool(result.evidence.get("session_lost"))
             if (lost or failed is ErrorClass.CONTEXT_WINDOW) and not fresh_tried:
@@ -359,6 +361,13 @@ class VerificationWrapper:
             p, result, AgentResultStatus.FAILED, error_class=ErrorClass.NO_CHANGE,
             error="The engine reported success twice but changed nothing.",
         )  # fmt: skip
+
+    def _left_unfinished(self, p: _Progress, result: AgentResult, end: Snapshot) -> AgentResult:
+        question = (
+            f"The engine left the repository in the middle of something. {end.unfinished}, "
+            "then answer and resume. Its work is saved."
+        )
+        return self._final(p, result, AgentResultStatus.BLOCKED, blocker_question=question)
 
     def _branch_switched(
         self, p: _Progress, result: AgentResult, start: Snapshot, end: Snapshot
