@@ -154,19 +154,15 @@ class Snapshots:
 
     def diff(self, start: str, end: str, paths: Sequence[str] | None = None, stat: bool = False) -> str:
         """The patch between two snapshots (or its `--stat`), limited to `paths` when given."""
+        return self.diff_bytes(start, end, paths, stat).decode("utf-8", "replace")
+
+    def diff_bytes(
+        self, start: str, end: str, paths: Sequence[str] | None = None, stat: bool = False
+    ) -> bytes:
+        """The same, exactly as git printed it: what `git apply` takes, whatever the files' encodings."""
         form = ("--stat",) if stat else ("-p", "--full-index")
-        said = self.git.run(
-            "diff-tree",
-            "-r",
-            "--no-renames",
-            *form,
-            start,
-            end,
-            "--",
-            *(paths or ()),
-            env={"GIT_LITERAL_PATHSPECS": "1"},
-        )
-        return said.stdout.decode("utf-8", "replace")
+        options = ("-r", "--no-renames", *form, start, end, "--", *(paths or ()))
+        return self.git.run("diff-tree", *options, env={"GIT_LITERAL_PATHSPECS": "1"}).stdout
 
     def commits_between(self, start: Snapshot, end: Snapshot) -> list[str]:
         """One line ("<short id> <subject>") per commit HEAD gained between two snapshots, newest first."""
