@@ -5,6 +5,7 @@ Every step can be repeated: a recovery that is killed half-way is simply done ag
 
 from __future__ import annotations
 
+from codeframe.core.adapters.rounds import changed_files
 from codeframe.core.errors import CodeFrameError
 from codeframe.core.lease import Lease
 from codeframe.core.leftovers import snapshots_of, spans
@@ -82,10 +83,14 @@ def _keep_work(workspace: Workspace, run: Run) -> tuple[str | None, bool]:
     done = spans(workspace, run)
     start = run.process.get("open_start")
     if start:  # the engine call that was under way; what people did outside such calls is not its doing
-        workspace.store.runs.add_round(
-            run.id, len(done),
-            {"round": len(done), "reason": "crashed", "start": start, "end": crash.commit, "status": "failed",
-             "error_class": ErrorClass.CRASHED.value, "error": "CodeFrame was ended during this engine call."},
-        )  # fmt: skip
+        record = {
+            "round": len(done), "reason": "crashed", "start": start, "end": crash.commit, "status": "failed",
+            "error_class": ErrorClass.CRASHED.value, "error": "CodeFrame was ended during this engine call.",
+            **changed_files(snapshots.changes(start, crash.commit)),
+        }  # fmt: skip
+        with workspace.store.write():  # both or neither: the next recovery must not count the call twice
+            workspace.store.runs.add_round(run.id, len(done), record)
+            process = {k: v for k, v in run.process.items() if k != "open_start"}
+            workspace.store.runs.update(run.id, process=process, rounds=len(done) + 1)
         done.append((start, crash.commit))
     return crash.commit, any(snapshots.changes(a, b) for a, b in done)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -11,6 +11,11 @@ from codeframe.core.models import TokenUsage
 from codeframe.core.snapshots import FileChange
 
 FILES_IN_EVIDENCE = 200
+
+
+def changed_files(changes: Sequence[FileChange]) -> dict[str, Any]:
+    """How many files an engine call changed, and which; the list is cut at FILES_IN_EVIDENCE."""
+    return {"changed": len(changes), "files": [f"{c.kind} {c.path}" for c in changes[:FILES_IN_EVIDENCE]]}
 
 
 @dataclass(frozen=True)
@@ -27,7 +32,7 @@ class RoundRecord:
     gates: Mapping[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready; file lists are cut at FILES_IN_EVIDENCE with the full count beside them."""
+        """JSON-ready."""
         usage = self.result.token_usage or TokenUsage()
         return {
             "round": self.round,
@@ -39,8 +44,7 @@ class RoundRecord:
             "error": self.result.error,
             "summary": self.result.summary,
             "session_id": self.result.session_id,
-            "changed": len(self.changes),
-            "files": [f"{c.kind} {c.path}" for c in self.changes[:FILES_IN_EVIDENCE]],
+            **changed_files(self.changes),
             "commits": list(self.commits),
             "duration_ms": self.result.duration_ms,
             "input_tokens": usage.input_tokens,
