@@ -141,7 +141,7 @@ class _Job:
             adapter, snapshots=self.snapshots, gates=suite, baseline=baseline,
             policy=Policy(options.max_corrections, options.require_gates, options.stall_action, options.backoff_s),
             new_session=lambda: str(uuid.uuid4()), recorder=self, redactor=self.redactor, opening=self._opening(),
-            changed_before=self._stands_on_work(),
+            changed_before=self._stands_on_work(), summary_before=self._summary_before(),
         )  # fmt: skip
         self.wrapper = wrapper
         self.stop.on_throw(wrapper.cancel)
@@ -209,6 +209,10 @@ class _Job:
             parts.append(feedback.read_text(encoding="utf-8", errors="replace"))
         text = "\n\n".join(p for p in parts if p)
         return (text,) if text else ()
+
+    def _summary_before(self) -> str:
+        before = self.run.previous_run_id
+        return self.store.runs.get(before).summary if before is not None else ""
 
     def _stands_on_work(self) -> bool:
         return any(run.evidence.get("changed") for run in chain(self.workspace, self.run)[:-1])

@@ -88,10 +88,12 @@ class VerificationWrapper:
         redactor: Redactor,
         opening: str | None = None,
         changed_before: bool = False,
+        summary_before: str = "",
     ) -> None:
         """`opening` is said first where the session of an earlier run goes on, in place of the whole prompt.
 
-        `changed_before` says that an earlier run of the same work already changed something.
+        `changed_before` says that an earlier run of the same work already changed something,
+        `summary_before` is what that run said last.
         """
         self._inner = inner
         self._snapshots = snapshots
@@ -103,6 +105,7 @@ class VerificationWrapper:
         self._redactor = redactor  # what gates print goes into prompts (rule 9.2)
         self._opening = opening
         self._changed = changed_before
+        self._summary_before = summary_before
         self._events = EventStream()
         self._cancel = threading.Event()
         self._capabilities: Capabilities = getattr(type(inner), "capabilities", Capabilities())
@@ -199,6 +202,7 @@ class VerificationWrapper:
         self, p: _Progress, workspace: Path, prompt: str, reason: str
     ) -> tuple[AgentResult, Snapshot]:
         """One round's engine work: one call, plus what passing faults and lost sessions make necessary."""
+        asked = prompt
         transient = 0
         fresh_tried = stall_retried = False
         while True:
@@ -213,8 +217,9 @@ class VerificationWrapper:
                 self._say(f"{why}; starting a fresh session with a summary.")
                 p.notes.append(f"{why}; the run went on in a fresh session.")
                 self._fresh_session(p)
-                extra = "Go on with the task." if prompt is p.task_prompt else prompt
-                prompt, reason = followups.cold(p.task_prompt, extra, p.summary), "fresh_session"
+                extra = "Go on with the task." if asked is p.task_prompt else asked
+                before = p.summary or self._summary_before
+                prompt, reason = followups.cold(p.task_prompt, extra, before), "fresh_session"
                 continue
             if failed is ErrorClass.STALLED and self._policy.stall_action == "retry" and not stall_retried:
                 stall_retried = True
