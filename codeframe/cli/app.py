@@ -120,14 +120,15 @@ def _run(arguments: list[str], *, debug: bool) -> int:
         if debug:
             import traceback
 
-            traceback.print_exc()
+            with contextlib.suppress(OSError):
+                traceback.print_exc()
         if isinstance(e, CodeFrameError):
             return fail(e.problem, e.hint, e.exit_code)
         if isinstance(e, OSError) and e.strerror:
             problem = f"{e.strerror}: {e.filename}." if e.filename else f"{e.strerror}."
         else:
             problem = f"Internal error: {type(e).__name__}: {e}."
-        return fail(problem, "Add --debug right after cf to see where.", EXIT_FAILED)
+        return fail(problem, "To see where, type the same with --debug right after cf.", EXIT_FAILED)
 
 
 def fail(problem: str, hint: str, status: int) -> int:

@@ -17,7 +17,11 @@ from typing import Any
 # Control characters and bidirectional overrides: a title or an engine's output must never move the
 # cursor, recolour the screen or reorder what is read (rule 10.3).
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-_ESCAPE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|.)?")
+_ESCAPE = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours, the cursor
+    r"|(?:\x1b\]|\x9d)[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"  # the window's title, links
+    r"|\x1b.?"
+)
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 _COLOURS = {"red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36", "bold": "1"}
