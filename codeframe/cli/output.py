@@ -44,8 +44,12 @@ def say(text: str = "", colour: str = "") -> None:
 
 
 def note(text: str) -> None:
-    """A progress line, on stderr (rule 10.2)."""
-    print(clean(text, lines=True), file=sys.stderr, flush=True)
+    """A progress line, on stderr (rule 10.2). That nobody reads it any more is no reason to end."""
+    try:
+        print(clean(text, lines=True), file=sys.stderr, flush=True)
+    except OSError:
+        # Elsewhere from now on, so that the interpreter's own flush at exit does not fail either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def verbatim(data: bytes, *, patch: bool = False) -> None:

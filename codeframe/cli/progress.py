@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import time
 
-from codeframe.cli.output import clean
+from codeframe.cli.output import clean, note
 from codeframe.core.agent_adapter import AgentEvent
 from codeframe.core.models import Run, Task
 
@@ -37,4 +36,4 @@ class Progress:
         elapsed = int(time.monotonic() - self._began)
         text = clean(text)
         text = text if len(text) <= WIDTH else text[: WIDTH - 1] + "…"
-        print(f"{elapsed // 60:02d}:{elapsed % 60:02d} {text}", file=sys.stderr, flush=True)
+        note(f"{elapsed // 60:02d}:{elapsed % 60:02d} {text}")

@@ -292,10 +292,10 @@ def _work(workspace: Workspace, planned: Plan, request: Request, *, as_json: boo
         progress = Progress()
         progress.begin(planned.task, run)
         finished = execute_agent(workspace, run, on_event=progress.event, stop=stop)
-    if as_json:
-        emit_json(run_json(finished))
-    else:
-        _tell(workspace, planned.task, finished)
+        if as_json:
+            emit_json(run_json(finished))
+        else:
+            _tell(workspace, planned.task, finished)
     raise typer.Exit(exit_status(finished))
 
 

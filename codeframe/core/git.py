@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -94,21 +95,17 @@ class Git:
         Raises GitError when `check` and the exit status is not 0, and when git cannot be started.
         """
         try:
-            done = subprocess.run(
-                command(*args),
-                cwd=self.tree,
-                env=environment(env),
-                input=stdin,
-                capture_output=True,
-                pass_fds=pass_fds,
-                check=False,
+            process = _spawn(
+                command(*args), self.tree, environment(env), stderr=subprocess.PIPE, pass_fds=pass_fds
             )
         except FileNotFoundError as error:
             raise _not_started(self.tree) from error
-        stderr = done.stderr.decode("utf-8", "replace")
-        if check and done.returncode != 0:
-            raise _failed(args, stderr, done.returncode)
-        return Completed(done.stdout, stderr, done.returncode)
+        with process:
+            stdout, said = process.communicate(stdin)
+        stderr = said.decode("utf-8", "replace")
+        if check and process.returncode != 0:
+            raise _failed(args, stderr, process.returncode)
+        return Completed(stdout, stderr, process.returncode)
 
     def text(
         self,
@@ -123,13 +120,8 @@ class Git:
     @contextmanager
     def blobs(self) -> Iterator[BlobReader]:
         """One `cat-file --batch` process to read many objects from, exact bytes, whatever their size."""
-        process = subprocess.Popen(
-            command("cat-file", "--batch"),
-            cwd=self.tree,
-            env=environment(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+        process = _spawn(
+            command("cat-file", "--batch"), self.tree, environment(), stderr=subprocess.DEVNULL
         )
         with process:
             yield BlobReader(cast(IO[bytes], process.stdin), cast(IO[bytes], process.stdout))
@@ -201,6 +193,29 @@ def require_version() -> None:
     if version() < MINIMUM_VERSION:
         wanted, found = (".".join(map(str, v)) for v in (MINIMUM_VERSION, version()))
         raise RequirementsError(f"git {found} is too old.", f"Install git {wanted} or newer")
+
+
+def _spawn(
+    argv: Sequence[str], cwd: Path, env: Mapping[str, str], *, stderr: int, pass_fds: Sequence[int] = ()
+) -> subprocess.Popen[bytes]:
+    """Start git deaf to what a terminal or a service manager sends to the whole process group.
+
+    Such a signal is for us, and what we do about it needs git: a snapshot killed half-way saves nothing.
+    The child inherits the mask, so there is no moment in which the signal could reach it.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+    try:
+        return subprocess.Popen(
+            argv,
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            pass_fds=pass_fds,
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _not_started(tree: Path) -> CodeFrameError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from typing import Any
 
 REDACTED = "[redacted]"
 
@@ -85,6 +86,16 @@ class Redactor:
             if literal in text:
                 text = pattern.sub(REDACTED, text)
         return text
+
+    def redact_all(self, value: Any) -> Any:
+        """A JSON-ready value with every string in it redacted."""
+        if isinstance(value, str):
+            return self.redact(value)
+        if isinstance(value, Mapping):
+            return {key: self.redact_all(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.redact_all(item) for item in value]
+        return value
 
     def may_change(self, text: str) -> bool:
         """Whether `redact` has anything to look at in `text`; False is certain, and cheap for long texts."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -30,6 +32,7 @@ from codeframe.core.models import (
     TaskStatus,
     TokenUsage,
 )
+from codeframe.core.redaction import Redactor
 from codeframe.core.run_lock import held_by_us, lock_run
 from codeframe.core.run_options import RunOptions
 from codeframe.core.snapshots import Snapshot, Snapshots
@@ -78,6 +81,8 @@ class _Job:
         self.on_event = on_event
         self.snapshots: Snapshots = snapshots_of(workspace)
         self.run_dir = workspace.run_dir(run.id)
+        self.redactor = Redactor(os.environ)
+        self._deadline = time.monotonic() + self.options.timeout_s  # covers gates and all rounds (rule 4.7)
         self.wrapper: VerificationWrapper | None = None
 
     def execute(self) -> Run:
@@ -93,6 +98,9 @@ class _Job:
         except BaseException as e:
             self._give_up(e)
             raise
+
+    def _left_s(self) -> float:
+        return max(0.001, self._deadline - time.monotonic())
 
     # -- the steps --------------------------------------------------------------------------------
 
@@ -119,8 +127,9 @@ class _Job:
             return suite.cached_baseline(self.snapshots.load(first.base).tree)
         self._say("Running the gates once before the engine starts: " + ", ".join(suite.names) + ".")
         return suite.baseline(
-            base.tree, self.run_dir / "gates-base", marker=f"{self.run.id}/gates-base", cancel=self.stop.event
-        )
+            base.tree, self.run_dir / "gates-base", marker=f"{self.run.id}/gates-base",
+            cancel=self.stop.event, timeout_s=self._left_s(),
+        )  # fmt: skip
 
     def _work(self, suite: GateSuite | None, baseline: dict[str, GateResult] | None) -> AgentResult:
         adapter: AgentAdapter = EngineRegistry.get(self.engine)
@@ -130,7 +139,7 @@ class _Job:
         wrapper = VerificationWrapper(
             adapter, snapshots=self.snapshots, gates=suite, baseline=baseline,
             policy=Policy(options.max_corrections, options.require_gates, options.stall_action, options.backoff_s),
-            new_session=lambda: str(uuid.uuid4()), recorder=self, opening=self._opening(),
+            new_session=lambda: str(uuid.uuid4()), recorder=self, redactor=self.redactor, opening=self._opening(),
             changed_before=self._stands_on_work(),
         )  # fmt: skip
         self.wrapper = wrapper
@@ -138,7 +147,7 @@ class _Job:
         consumer = threading.Thread(target=self._consume, args=(wrapper,), daemon=True)
         consumer.start()
         try:
-            return wrapper.execute(prompt, self.workspace.root, context, int(options.timeout_s * 1000))
+            return wrapper.execute(prompt, self.workspace.root, context, int(self._left_s() * 1000))
         finally:
             consumer.join(timeout=10)
 
@@ -211,7 +220,7 @@ class _Job:
 
     def returned(self, index: int, record: RoundRecord) -> None:
         with self.store.write():
-            self.store.runs.add_round(self.run.id, index, record.to_dict())
+            self.store.runs.add_round(self.run.id, index, self.redactor.redact_all(record.to_dict()))
             process = {k: v for k, v in self.run.process.items() if k != "open_start"}
             self.run = self.store.runs.update(
                 self.run.id, process=process, end=record.end, rounds=index + 1,
@@ -243,11 +252,13 @@ class _Job:
         leftover = Leftover.PENDING if changed and not done else Leftover.NONE
         verification = report.status if report else ("unverified" if done else None)
         if report is not None and report.status == "failed":
-            (self.run_dir / FEEDBACK_FILE).write_text(report.feedback(), encoding="utf-8")
+            (self.run_dir / FEEDBACK_FILE).write_text(
+                self.redactor.redact(report.feedback()), encoding="utf-8"
+            )
         evidence = {
             "changed": changed,
             "notes": wrapper.notes if wrapper else [],
-            "gates": report.to_evidence() if report else None,
+            "gates": self.redactor.redact_all(report.to_evidence()) if report else None,
             "stopped_by": self.stop.reason,
             "commits": [c for r in rounds for c in r.commits],
         }

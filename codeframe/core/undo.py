@@ -49,7 +49,8 @@ def undo(snapshots: Snapshots, task_id: str, spans: Sequence[tuple[Snapshot, Sna
             work.kept[each.path] = f"not covered by snapshots: {each.reason}"
         _restore_index(snapshots, start, end, work.kept.keys())
     note = _note(spans[0][0], spans[-1][1], safety) if spans else ""
-    return UndoResult(tuple(sorted(work.restored)), tuple(sorted(work.kept.items())), safety, note)
+    restored = work.restored - work.kept.keys()  # a later span given back, an earlier one not
+    return UndoResult(tuple(sorted(restored)), tuple(sorted(work.kept.items())), safety, note)
 
 
 class _Undo:

@@ -239,6 +239,18 @@ def test_what_the_person_staged_since_stays_staged(repo: Path) -> None:
     assert git(repo, "status", "--porcelain").splitlines() == ["M  b", "A  d"]
 
 
+def test_what_the_person_staged_under_an_unchanged_file_stays(repo: Path) -> None:
+    ours = snapshots(repo)
+    base = ours.take("t", "base")
+    write(repo, {"README.md": "engine\n"})
+    git(repo, "add", "-A")
+    end = ours.take("t", "end")
+    mine = git(repo, "hash-object", "-w", "--stdin", stdin=b"mine\n")
+    git(repo, "update-index", "--cacheinfo", f"100644,{mine},README.md")
+    assert undo(ours, "t", [(base, end)]).restored == ("README.md",)
+    assert git(repo, "show", ":README.md") == "mine"
+
+
 def test_only_staging_is_undone_too(repo: Path) -> None:
     write(repo, {"README.md": "edited\n"})
     ours = snapshots(repo)
@@ -340,7 +352,7 @@ def test_an_empty_folder_makes_room(repo: Path) -> None:
     base = ours.take("t", "base")
     (repo / "a").unlink()
     (repo / "a/b/c").mkdir(parents=True)
-    assert undo(ours, "t", base, ours.take("t", "end")).restored == ("a",)
+    assert undo(ours, "t", [(base, ours.take("t", "end"))]).restored == ("a",)
     assert (repo / "a").read_text() == "1"
 
 
@@ -441,3 +453,16 @@ def test_what_a_person_did_between_two_spans_stays(repo: Path) -> None:
     assert {name: (repo / name).read_text() for name in ("first", "second", "mine")} == {
         "first": "old", "second": "old", "mine": "edited between",
     }  # fmt: skip
+
+
+def test_a_path_given_back_in_one_span_only_is_listed_as_kept(repo: Path) -> None:
+    ours = snapshots(repo)
+    spans = []
+    for engine in ("one", "two"):
+        write(repo, {"README.md": f"mine, before {engine}"})
+        start = ours.take("t", "start")
+        write(repo, {"README.md": f"engine {engine}"})
+        spans.append((start, ours.take("t", "end")))
+    result = undo(ours, "t", spans)
+    assert (repo / "README.md").read_text() == "mine, before two"
+    assert (result.restored, result.kept) == ((), (("README.md", "changed after the run"),))

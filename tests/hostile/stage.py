@@ -6,8 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,7 +76,9 @@ class Stage:
     def env(self) -> dict[str, str]:
         own = str(Path(sys.executable).parent)
         path = os.pathsep.join(p for p in os.environ["PATH"].split(os.pathsep) if p != own)
-        return {"PATH": self.engine.path(path), "CODEFRAME_BACKOFF_S": "0.01"}
+        # The plugins of the tests' own environment would cost every pytest of a gate seconds.
+        quick = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "CODEFRAME_BACKOFF_S": "0.01"}
+        return {"PATH": self.engine.path(path), **quick}
 
     def task(self, title: str = "Write the module", description: str = "Add work.py.") -> Task:
         return self.workspace.store.tasks.add(title, description=description)
@@ -195,15 +195,6 @@ class Outcome:
         assert self.stage.read(path) == content
         assert self.saved(path) == content
         self.stage.check_persons_work()
-
-
-def eventually(happened: Callable[[], Any], what: str) -> Any:
-    """Wait until `happened()` is true and return it; a test that waits in vain fails saying for what."""
-    deadline = time.monotonic() + WAIT_S
-    while not (value := happened()):
-        assert time.monotonic() < deadline, f"never happened: {what}"
-        time.sleep(0.02)
-    return value
 
 
 def prompt_text(stdin: bytes | None) -> str:

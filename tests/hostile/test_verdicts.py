@@ -52,8 +52,15 @@ def test_exit_0_with_an_error_event_is_that_error(
     stage: Stage, status: int, error: str, words: str, verdict_: tuple[int, str, str, str], to_type: str
 ) -> None:
     stage.engine.calls(
-        call(session(wrote("work.py", WORK), out(api_error(words, error)), out(result_api_error(words, status)), leave(0)))
-    )  # fmt: skip
+        call(
+            session(
+                wrote("work.py", WORK),
+                out(api_error(words, error)),
+                out(result_api_error(words, status)),
+                leave(0),
+            )
+        )
+    )
     outcome = stage.start(stage.task())
     outcome.expect(*verdict_)
     assert to_type in outcome.told

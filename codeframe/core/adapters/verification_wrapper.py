@@ -29,6 +29,7 @@ from codeframe.core.agent_adapter import (
 from codeframe.core.blocker_detection import question_in_prose
 from codeframe.core.gates import GateReport, GateResult, GateSuite
 from codeframe.core.models import ErrorClass, TokenUsage
+from codeframe.core.redaction import Redactor
 from codeframe.core.snapshots import Snapshot, Snapshots
 
 # Faults that pass by themselves: the engine is called again, and it costs no round (rule 4.6).
@@ -84,6 +85,7 @@ class VerificationWrapper:
         policy: Policy,
         new_session: Callable[[], str],
         recorder: Recorder,
+        redactor: Redactor,
         opening: str | None = None,
         changed_before: bool = False,
     ) -> None:
@@ -98,6 +100,7 @@ class VerificationWrapper:
         self._policy = policy
         self._new_session = new_session
         self._recorder = recorder
+        self._redactor = redactor  # what gates print goes into prompts (rule 9.2)
         self._opening = opening
         self._changed = changed_before
         self._events = EventStream()
@@ -153,7 +156,7 @@ class VerificationWrapper:
         told_no_change = False
         last_failure: tuple[str, str] | None = None
         while True:
-            result, start, end = self._engine_call(p, workspace, prompt, reason)
+            result, end = self._engine_call(p, workspace, prompt, reason)
             if result.status is not AgentResultStatus.COMPLETED:
                 return self._final(p, result)
             if p.first_start is not None and end.branch != p.first_start.branch:
@@ -182,22 +185,25 @@ class VerificationWrapper:
             last_failure = failure
             p.round += 1
             left = self._policy.max_corrections - p.round
-            prompt, reason = self._again(p, followups.correction(report.feedback(), left)), "correction"
+            prompt, reason = (
+                self._again(p, followups.correction(self._redactor.redact(report.feedback()), left)),
+                "correction",
+            )
             self._say(
                 f"Sending the engine back with the failures (correction {p.round} of {self._policy.max_corrections})."
             )
 
     def _engine_call(
         self, p: _Progress, workspace: Path, prompt: str, reason: str
-    ) -> tuple[AgentResult, Snapshot, Snapshot]:
+    ) -> tuple[AgentResult, Snapshot]:
         """One round's engine work: one call, plus what passing faults and lost sessions make necessary."""
         transient = 0
         fresh_tried = stall_retried = False
         while True:
-            result, start, end = self._launch(p, workspace, prompt, reason)
+            result, end = self._launch(p, workspace, prompt, reason)
             failed = result.error_class if result.status is not AgentResultStatus.COMPLETED else None
             if failed is None or self._cancel.is_set():
-                return result, start, end
+                return result, end
             lost = bool(result.evidence.get("session_lost"))
             if (lost or failed is ErrorClass.CONTEXT_WINDOW) and not fresh_tried:
                 fresh_tried = True
@@ -221,17 +227,17 @@ class VerificationWrapper:
                         f"{failed.value}: trying again in {wait:.0f} s ({transient} of {MAX_TRANSIENT_RETRIES})."
                     )
                     if self._cancel.wait(wait):
-                        return self._cancelled(result), start, end
+                        return self._cancelled(result), end
                     prompt, reason = (
                         self._again(p, followups.after_interruption(failed)),
                         f"retry:{failed.value}",
                     )
                     continue
-            return result, start, end
+            return result, end
 
     def _launch(
         self, p: _Progress, workspace: Path, prompt: str, reason: str
-    ) -> tuple[AgentResult, Snapshot, Snapshot]:
+    ) -> tuple[AgentResult, Snapshot]:
         """Snapshot, engine, snapshot; the record is handed on before anything else is decided."""
         if p.context.session_id is None and self._capabilities.preassigned_session:
             p.context = replace(p.context, session_id=self._new_session(), resume_session=False)
@@ -262,7 +268,7 @@ class VerificationWrapper:
         model = p.context.model or result.evidence.get("model")
         resumable = self._capabilities.resume and session is not None
         p.context = replace(p.context, model=model, session_id=session, resume_session=resumable)
-        return result, start, end
+        return result, end
 
     def _again(self, p: _Progress, followup: str) -> str:
         """`followup` alone where the session goes on, else the whole prompt with it."""

@@ -23,6 +23,7 @@ from codeframe.core.agent_adapter import (
 )
 from codeframe.core.models import ErrorClass
 from tests.kit import claude_lines as lines
+from tests.kit import claude_runs
 from tests.kit.scenario import (
     FakeEngine,
     call,
@@ -92,7 +93,9 @@ def test_it_is_an_adapter() -> None:
 
 
 def test_a_whole_run(engine: FakeEngine, repo: Path) -> None:
-    work = lines.session(lines.wrote("a.txt", "A"), lines.ran("echo b > b.txt"), lines.verdict("did both"))
+    work = claude_runs.session(
+        claude_runs.wrote("a.txt", "A"), claude_runs.ran("echo b > b.txt"), claude_runs.verdict("did both")
+    )
     engine.calls(call(err("a warning"), *work))
     adapter = ClaudeCodeAdapter()
     result = execute(repo, adapter)
@@ -126,7 +129,7 @@ def test_the_environment(engine: FakeEngine, repo: Path, monkeypatch: pytest.Mon
         monkeypatch.setenv(name, "left over")
     monkeypatch.setenv("VIRTUAL_ENV", "/somewhere/.venv")
     monkeypatch.setenv("A_VARIABLE", "of the person's own")
-    engine.calls(call(*lines.session(lines.said("fine"))))
+    engine.calls(call(*claude_runs.session(claude_runs.said("fine"))))
     execute(repo)
     execute(repo)
     first, second = (ran.env for ran in engine.invocations())
@@ -166,7 +169,7 @@ def test_noise_of_every_kind_does_no_harm(engine: FakeEngine, repo: Path) -> Non
         half_a_character(),
         out(""),
     ]
-    engine.calls(call(*lines.session(*noise, lines.said("fine"))))
+    engine.calls(call(*claude_runs.session(*noise, claude_runs.said("fine"))))
     result = execute(repo)
     assert (result.status, result.summary) == (COMPLETED, "fine")
 
@@ -175,7 +178,13 @@ def test_secrets_reach_neither_events_nor_result_nor_transcript(
     engine: FakeEngine, repo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DEPLOY_TOKEN", "s3cr3t-of-mine")
-    engine.calls(call(*lines.session(lines.ran("true s3cr3t-of-mine"), lines.said("it is s3cr3t-of-mine"))))
+    engine.calls(
+        call(
+            *claude_runs.session(
+                claude_runs.ran("true s3cr3t-of-mine"), claude_runs.said("it is s3cr3t-of-mine")
+            )
+        )
+    )
     adapter = ClaudeCodeAdapter()
     result = execute(repo, adapter)
     events = list(adapter.stream_events())
@@ -190,14 +199,17 @@ def test_a_secret_is_found_before_the_text_is_cut(
 ) -> None:
     monkeypatch.setenv("DEPLOY_TOKEN", "s3cr3t-of-mine")
     around = "x" * 8186 + " s3cr3t-of-mine"  # an event's message ends in the middle of it
-    engine.calls(call(*lines.session(lines.said(around))))
+    engine.calls(call(*claude_runs.session(claude_runs.said(around))))
     adapter = ClaudeCodeAdapter()
     execute(repo, adapter)
     assert not [e for e in adapter.stream_events() if "s3c" in e.message]
 
 
 def test_a_consumer_from_before_sees_all_and_the_end(engine: FakeEngine, repo: Path) -> None:
-    engine.calls(call(*lines.session(lines.said("one"))), call(*lines.session(lines.said("two"))))
+    engine.calls(
+        call(*claude_runs.session(claude_runs.said("one"))),
+        call(*claude_runs.session(claude_runs.said("two"))),
+    )
     adapter = ClaudeCodeAdapter()
     for words in ("one", "two"):
         seen: list[AgentEvent] = []
@@ -219,11 +231,11 @@ def test_a_missing_binary_and_a_missing_folder_cannot_be_started(
     result = execute(repo, adapter)
     assert (result.status, result.error_class) == (FAILED, ErrorClass.SPAWN_FAILED)
     assert [e.type for e in adapter.stream_events()] == ["error"]
-    assert ClaudeCodeAdapter.requirements() == {"claude on PATH": False, "logged in": False}
+    assert ClaudeCodeAdapter.requirements() == {"claude on PATH": False}
 
 
 def test_a_death_is_a_crash(engine: FakeEngine, repo: Path) -> None:
-    engine.calls(call(*lines.session(lines.wrote("a.txt", "A"), die("SIGKILL"))))
+    engine.calls(call(*claude_runs.session(claude_runs.wrote("a.txt", "A"), die("SIGKILL"))))
     result = execute(repo)
     assert (result.status, result.error_class, result.files_created) == (
         FAILED,
@@ -235,22 +247,22 @@ def test_a_death_is_a_crash(engine: FakeEngine, repo: Path) -> None:
 
 def test_an_error_event_and_a_success_event_outrank_the_exit_status(engine: FakeEngine, repo: Path) -> None:
     engine.calls(
-        call(*lines.session(lines.said("fine"), leave(3))),
-        call(*lines.session(out(lines.result_api_error("Invalid API key", 401)), leave(0))),
+        call(*claude_runs.session(claude_runs.said("fine"), leave(3))),
+        call(*claude_runs.session(out(lines.result_api_error("Invalid API key", 401)), leave(0))),
     )
     assert execute(repo).status is COMPLETED
     assert execute(repo).error_class is ErrorClass.AUTH
 
 
 def test_a_session_that_is_gone(engine: FakeEngine, repo: Path) -> None:
-    engine.calls(call(*lines.unknown_session(), argv=["--resume"]))
+    engine.calls(call(*claude_runs.unknown_session(), argv=["--resume"]))
     result = execute(repo, session_id="11111111-1111-4111-8111-111111111111", resume_session=True)
     assert result.error_class is ErrorClass.PROTOCOL
     assert result.evidence["session_lost"] is True
 
 
 def test_time_up(engine: FakeEngine, repo: Path) -> None:
-    engine.calls(call(*lines.session(lines.interruptible(), hang())))
+    engine.calls(call(*claude_runs.session(claude_runs.interruptible(), hang())))
     result = execute(repo, timeout_ms=400)
     assert (result.status, result.error_class) == (TIMEOUT, ErrorClass.TIMEOUT)
 
@@ -262,8 +274,8 @@ def test_silence_is_a_stall_but_not_while_a_command_runs(engine: FakeEngine, rep
         out(lines.tool_result("t", "")),
     ]
     engine.calls(
-        call(*lines.session(quiet, lines.said("fine"))),
-        call(*lines.session(lines.interruptible(), hang())),
+        call(*claude_runs.session(quiet, claude_runs.said("fine"))),
+        call(*claude_runs.session(claude_runs.interruptible(), hang())),
     )
     assert execute(repo, stall_timeout_ms=1500).status is COMPLETED
     result = execute(repo, stall_timeout_ms=1500)
@@ -276,7 +288,7 @@ def test_an_engine_that_will_not_leave_after_its_success_still_succeeded(
     class Impatient(ClaudeCodeAdapter):
         linger_s = 0.2
 
-    engine.calls(call(*lines.session(lines.said("fine"), hang())))
+    engine.calls(call(*claude_runs.session(claude_runs.said("fine"), hang())))
     result = execute(repo, Impatient())
     assert result.status is COMPLETED
     assert result.evidence["ended_by"] == "lingered"
@@ -286,8 +298,8 @@ def test_cancel_ends_it_politely_and_all_its_children(engine: FakeEngine, repo: 
     started = tmp_path / "started"
     engine.calls(
         call(
-            *lines.session(
-                lines.interruptible(), spawn(session=True), spawn(daemon=True), touch(started), hang()
+            *claude_runs.session(
+                claude_runs.interruptible(), spawn(session=True), spawn(daemon=True), touch(started), hang()
             )
         )
     )
@@ -305,7 +317,7 @@ def test_cancel_ends_it_politely_and_all_its_children(engine: FakeEngine, repo: 
 
 
 def test_a_cancel_before_the_start_counts_once(engine: FakeEngine, repo: Path) -> None:
-    engine.calls(call(*lines.session(lines.said("fine"))))
+    engine.calls(call(*claude_runs.session(claude_runs.said("fine"))))
     adapter = ClaudeCodeAdapter()
     adapter.cancel()
     assert execute(repo, adapter).error_class is ErrorClass.CANCELLED
@@ -324,11 +336,15 @@ def test_a_cancel_before_the_start_counts_once(engine: FakeEngine, repo: Path) -
 )
 def test_requirements_ask_the_cli(engine: FakeEngine, answer: Any, logged_in: bool) -> None:
     engine.calls(call(out(answer), argv=["auth", "status"], stdin="ignore"))
-    assert ClaudeCodeAdapter.requirements() == {"claude on PATH": True, "logged in": logged_in}
+    assert ClaudeCodeAdapter.requirements() == {"claude on PATH": True}
+    assert ClaudeCodeAdapter.logged_in() == logged_in
 
 
 def test_rounds_share_one_transcript(engine: FakeEngine, repo: Path) -> None:
-    engine.calls(call(*lines.session(lines.said("one"))), call(*lines.session(lines.said("two"))))
+    engine.calls(
+        call(*claude_runs.session(claude_runs.said("one"))),
+        call(*claude_runs.session(claude_runs.said("two"))),
+    )
     execute(repo, round=0)
     execute(repo, round=1)
     records = list(read_transcript(repo.parent / "run" / TRANSCRIPT_NAME))
