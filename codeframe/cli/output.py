@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import shutil
 import sys
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
@@ -73,6 +70,8 @@ def columns(rows: Iterable[Sequence[str]], header: Sequence[str] | None = None) 
         table.insert(0, [h.upper() for h in header])
     if not table:
         return
+    import shutil
+
     widths = [max(_width(row[i]) for row in table) for i in range(len(table[0]) - 1)]
     room = max(shutil.get_terminal_size().columns - sum(widths) - 2 * len(widths), _NARROWEST)
     for row in table:
@@ -86,6 +85,8 @@ def columns(rows: Iterable[Sequence[str]], header: Sequence[str] | None = None) 
 
 def emit_json(value: Any) -> None:
     """`value` as JSON on stdout; datetimes as ISO 8601 UTC, enums as their values."""
+    import json
+
     print(json.dumps(value, indent=2, default=_plain, ensure_ascii=True))
 
 
@@ -126,9 +127,11 @@ def _width(text: str) -> int:
 
 
 def _cells(character: str) -> int:
-    return (
-        0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
-    )
+    import unicodedata
+
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def _cut(text: str, width: int) -> str:

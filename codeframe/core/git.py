@@ -120,9 +120,7 @@ class Git:
     @contextmanager
     def blobs(self) -> Iterator[BlobReader]:
         """One `cat-file --batch` process to read many objects from, exact bytes, whatever their size."""
-        process = _spawn(
-            command("cat-file", "--batch"), self.tree, environment(), stderr=subprocess.DEVNULL
-        )
+        process = _spawn(command("cat-file", "--batch"), self.tree, environment(), stderr=subprocess.DEVNULL)
         with process:
             yield BlobReader(cast(IO[bytes], process.stdin), cast(IO[bytes], process.stdout))
 

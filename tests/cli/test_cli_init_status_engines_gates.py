@@ -16,14 +16,13 @@ from tests.kit.repos import git, make_repo, write
 from tests.kit.scenario import FakeEngine, call, leave, out
 from tests.kit.waiting import wait_until
 
-
 # -- init -------------------------------------------------------------------------------------------
 
 
 def test_init_adds_nothing_that_git_shows_and_can_be_done_again(
     cf: Cf, git_home: Path, tmp_path: Path
 ) -> None:
-    other = make_repo(tmp_path / "other", {"ruff.toml": ""})
+    other = make_repo(tmp_path / "other", {"ruff.toml": "", "a.py": ""})
     first = cf("init", where=other).stdout
     assert first.startswith(f"{other} is now a workspace.\n")
     assert "  gate   ruff: " in first
