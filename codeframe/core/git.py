@@ -170,7 +170,7 @@ def discover(path: Path) -> Repo:
     GitError when git refuses (say, a repository of another owner).
     """
     if not path.is_dir():
-        raise UsageError(f"{path} is not a directory.", "Type: cf -C DIR ... with a directory that exists")
+        raise UsageError(f"{path} is not a directory.", "Name one that exists: cf -C DIR status")
     questions = ("--show-toplevel", "--absolute-git-dir", "--git-common-dir")
     args = ("rev-parse", "--path-format=absolute", *questions)
     done = Git(path).run(*args, check=False)
@@ -230,7 +230,7 @@ def _spawn(
 def _not_started(tree: Path) -> CodeFrameError:
     """Popen raises the same error for a missing program and for a missing working directory."""
     if not tree.is_dir():
-        return UsageError(f"{tree} is not a directory.", "Type: cf -C DIR ... with a directory that exists")
+        return UsageError(f"{tree} is not a directory.", "Name one that exists: cf -C DIR status")
     wanted = ".".join(map(str, MINIMUM_VERSION))
     return RequirementsError("git is not installed or not on PATH.", f"Install git {wanted} or newer")
 

@@ -238,14 +238,19 @@ class Snapshots:
             header, _, said = said.partition(b"\n")
             described = re.fullmatch(rb"\S+ commit (\d+)", header)
             if not described:
-                raise CodeFrameError(f"The snapshot {commit[:12]} is missing from the repository.")
+                raise CodeFrameError(
+                    f"The snapshot {commit[:12]} is missing from the repository.", "Type: git fsck"
+                )
             size = int(described[1])
             body, said = said[:size], said[size + 1 :]
             try:
                 tree = body.removeprefix(b"tree ").split(b"\n", 1)[0].decode()
                 found.append(_snapshot(commit, tree, json.loads(body.rsplit(b"\n\n", 1)[1])))
             except (ValueError, LookupError, TypeError) as error:
-                raise CodeFrameError(f"The commit {commit[:12]} is not a snapshot.") from error
+                raise CodeFrameError(
+                    f"The commit {commit[:12]} is not a snapshot.",
+                    "See what is kept: git for-each-ref refs/codeframe",
+                ) from error
         return found
 
 

@@ -137,7 +137,7 @@ class Database:
                 ) from error
             if extended == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY:
                 raise CodeFrameError(
-                    "The task or run that this belongs to does not exist (any more)."
+                    "The task or run that this belongs to does not exist (any more).", "Type: cf tasks list"
                 ) from error
             if code == sqlite3.SQLITE_BUSY:
                 raise CodeFrameError(
