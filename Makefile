@@ -21,6 +21,9 @@ test: $(STAMP) ## fast tests, offline, no engine needed
 test-engines: $(STAMP) .engines/.installed ## drive the real CLIs against a scripted model
 	@$(PY) -m pytest -n 2 --dist worksteal -m engine tests/engines
 
+test-real: $(STAMP) .engines/.installed ## repair a bug in a public project from the package index (slow)
+	@$(PY) -m pytest -m slow tests/engines/test_real_project.py
+
 lint: $(STAMP) ## ruff, mypy --strict on core, import-linter
 	@.venv/bin/ruff check codeframe tests bench
 	@.venv/bin/ruff format --check codeframe tests bench
