@@ -69,7 +69,7 @@ def test_dry_run_shows_the_whole_plan_and_writes_nothing(cf: Cf, on_path: FakeEn
     for part in (
         f"task      {task[:8]} Add a total\n",
         "engine    claude-code (--engine), model m1\n",
-        "limits    15m in all, 10m of silence, corrections: 1\n",
+        "limits    15m in all, 10m of silence, 1 correction\n",
         f"gate      check: {sys.executable} --version\n",
         f"snapshot  refs/codeframe/{find_workspace(cf.where).id}/{task}/",
         "## How to work",

@@ -77,7 +77,9 @@ def test_feedback_within_the_limit_is_whole() -> None:
 
 
 def test_summary_is_one_line_per_gate() -> None:
-    report = GateReport((verdict(new=(Failure("k", "t"),), old=(Failure("o", "u"),)), verdict(gone=("v", "w"))))
+    report = GateReport(
+        (verdict(new=(Failure("k", "t"),), old=(Failure("o", "u"),)), verdict(gone=("v", "w")))
+    )
     first, second = report.summary_lines()
     assert first == "tests: failed, 1 new failure, 1 old failure, 0.0 s"
     assert second == "tests: failed, 2 tests gone or skipped, 0.0 s"
