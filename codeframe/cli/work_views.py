@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as jsonlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -73,10 +74,11 @@ def show(task_id: str = ID, json: bool = JSON) -> None:
         return
     say(f"{task.id}  {task.status.value}  {task.title}")
     if task.description:
-        say(f"\n{task.description}\n")
+        say(f"\n{task.description}")
     rows = [(r.id[:8], r.kind.value, r.engine, r.status.value, r.verification or "-", r.error_class or "-",
              _tokens(r), ago(r.started_at)) for r in runs]  # fmt: skip
     if rows:
+        say()
         columns(rows, ("run", "kind", "engine", "status", "gates", "error", "tokens", "started"))
     else:
         say(f"No run yet. Start one: cf work start {task.id[:8]} --execute")
@@ -144,7 +146,9 @@ def diff(
     snapshots = snapshots_of(workspace)
     calls = spans(workspace, chosen)
     start, end = (calls[0][0], calls[-1][1]) if calls else (None, None)
-    patch = snapshots.diff_bytes(start, end, stat=stat) if start and end else b""
+    # A screen has no use for the bytes of binary files; `git apply` at the end of a pipe needs them.
+    whole = not sys.stdout.isatty()
+    patch = snapshots.diff_bytes(start, end, stat=stat, binary=whole) if start and end else b""
     if json:
         changes = snapshots.changes(start, end) if start and end else []
         emit_json({
