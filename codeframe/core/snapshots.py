@@ -181,7 +181,12 @@ class Snapshots:
         return self.diff_bytes(start, end, paths, stat).decode("utf-8", "replace")
 
     def diff_bytes(
-        self, start: str, end: str, paths: Sequence[str] | None = None, stat: bool = False, binary: bool = False
+        self,
+        start: str,
+        end: str,
+        paths: Sequence[str] | None = None,
+        stat: bool = False,
+        binary: bool = False,
     ) -> bytes:
         """The same, exactly as git printed it, whatever the files' encodings.
 
