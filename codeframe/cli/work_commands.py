@@ -248,11 +248,11 @@ def _undo(workspace: Workspace, task: Task, to: Any) -> dict[str, Any]:
 
 
 def _next_ready(workspace: Workspace) -> Task:
-    from codeframe.core.errors import UsageError
+    from codeframe.core.errors import CodeFrameError
 
     task = workspace.store.tasks.next_ready()
     if task is None:
-        raise UsageError(
+        raise CodeFrameError(
             "No task is ready.", 'Type: cf tasks list, or add one: cf tasks add "what is to be done"'
         )
     return task

@@ -264,13 +264,15 @@ def _tokens(run: Run) -> str:
 
 
 def _run_of(workspace: Workspace, task_id: str, run: str | None) -> tuple[Task, Run]:
-    from codeframe.core.errors import UsageError
+    from codeframe.core.errors import CodeFrameError, UsageError
 
     task = workspace.store.tasks.find(task_id)
     chosen = workspace.store.runs.find(run) if run else workspace.store.runs.latest(task.id)
-    if chosen is None or chosen.task_id != task.id:
-        what = "has not run yet" if chosen is None else f"has no run {run}"
-        raise UsageError(f"Task {task.id[:8]} {what}.", f"Type: cf work show {task.id[:8]}")
+    look = f"Type: cf work show {task.id[:8]}"
+    if chosen is None:
+        raise CodeFrameError(f"Task {task.id[:8]} has not run yet.", look)
+    if chosen.task_id != task.id:
+        raise UsageError(f"Task {task.id[:8]} has no run {run}.", look)
     return task, chosen
 
 
