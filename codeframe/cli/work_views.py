@@ -46,10 +46,10 @@ def status(json: bool = JSON) -> None:
         rows = []
         for run in running:
             task = store.tasks.get(run.task_id)
-            last = store.events.list(run_id=run.id)
-            words = last[-1].message if last else ""
-            rows.append((task.id[:8], task.title, run.engine, run.id[:8], ago(run.started_at), words))
-        columns(rows, ("task", "title", "engine", "run", "since", "last"))
+            rows.append((task.id[:8], run.engine, run.id[:8], ago(run.started_at), task.title))
+        columns(rows, ("task", "engine", "run", "since", "title"))
+        for run in running:
+            say(f"What it says: cf work logs {run.task_id[:8]} --limit 20")
     else:
         say("Nothing is running.")
     for blocker in blockers:

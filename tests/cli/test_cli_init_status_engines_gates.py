@@ -46,6 +46,7 @@ def test_init_says_when_there_are_no_gates(cf: Cf) -> None:
 
 def test_init_makes_a_repository_only_when_told(cf: Cf, outside: Path) -> None:
     refused(cf("init", code=2, where=outside), "Type: cf init --git-init")
+    refused(cf("init", "--detect", code=2, where=outside), "Type: cf init --git-init --detect")
     assert list(outside.iterdir()) == []
     cf("init", "--git-init", where=outside)
     task = cf("tasks", "add", "First", where=outside).stdout.strip()
@@ -194,6 +195,16 @@ def test_gates_run(cf: Cf) -> None:
     assert (shown["status"], shown["gates"][0]["outcome"]) == ("failed", "failed")
     state = find_workspace(cf.where).state_dir
     assert list(state.glob("gates-*")) == []
+
+
+def test_gates_run_says_what_to_type_where_a_tool_is_missing(cf: Cf) -> None:
+    bare = cf.where / ".venv" / "bin" / "python"
+    bare.parent.mkdir(parents=True)
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    bare.chmod(0o755)
+    write(cf.where, {"test_a.py": "def test_a(): pass\n"})
+    said = cf("gates", "run", code=5).stdout
+    assert ".venv/bin/python has no pytest; type: .venv/bin/python -m pip install pytest" in said
 
 
 def test_gates_run_without_gates(cf: Cf) -> None:

@@ -159,7 +159,7 @@ def test_a_declared_gate_that_is_missing_refuses_the_start(cf: Cf, on_path: Fake
 
 
 def test_no_task_is_ready(cf: Cf) -> None:
-    refused(cf("work", "start", code=2), "No task is ready.", "Type: cf tasks list")
+    refused(cf("work", "start", code=1), "No task is ready.", "Type: cf tasks list")
 
 
 def test_dependencies_that_are_not_done_are_named(cf: Cf, on_path: FakeEngine) -> None:
@@ -191,14 +191,14 @@ def test_a_task_in_another_state_is_refused_with_the_way_on(
     run = runs.claim(task, engine="claude-code")
     ended = {TaskStatus.DONE: RunStatus.COMPLETED, TaskStatus.BLOCKED: RunStatus.BLOCKED}
     runs.finish(run.id, ended.get(status, RunStatus.FAILED), status)
-    refused(cf("work", "start", task, "--execute", code=2), f"Task {task[:8]} {said}", hint.format(task[:8]))
+    refused(cf("work", "start", task, "--execute", code=1), f"Task {task[:8]} {said}", hint.format(task[:8]))
 
 
 @pytest.mark.parametrize("verb", ["resume", "retry"])
 def test_nothing_to_go_on_with(cf: Cf, verb: str) -> None:
     task = cf.add("T")
     refused(
-        cf("work", verb, task, code=2),
+        cf("work", verb, task, code=1),
         f"has never run; there is nothing to {verb}",
         f"cf work show {task[:8]}",
     )
@@ -207,16 +207,16 @@ def test_nothing_to_go_on_with(cf: Cf, verb: str) -> None:
 @pytest.mark.parametrize("view", ["why", "diff", "logs"])
 def test_nothing_to_look_at(cf: Cf, view: str) -> None:
     task = cf.add("T")
-    refused(cf("work", view, task, code=2), f"Task {task[:8]} has not run yet", f"cf work show {task[:8]}")
+    refused(cf("work", view, task, code=1), f"Task {task[:8]} has not run yet", f"cf work show {task[:8]}")
     refused(cf("work", view, task, "--run", "abc", code=2), "No run starts with 'abc'")
     refused(cf("work", view, "zz", code=2), "No task starts with 'zz'")
 
 
 def test_nothing_to_stop_or_undo(cf: Cf) -> None:
     task = cf.add("T")
-    refused(cf("work", "stop", task, code=2), f"Task {task[:8]} is not running", "cf work status")
+    refused(cf("work", "stop", task, code=1), f"Task {task[:8]} is not running", "cf work status")
     refused(
-        cf("work", "undo", task, code=2), f"Task {task[:8]} has no run to undo", f"cf work show {task[:8]}"
+        cf("work", "undo", task, code=1), f"Task {task[:8]} has no run to undo", f"cf work show {task[:8]}"
     )
     assert cf("work", "status").stdout == "Nothing is running.\n"
     assert cf("work", "status", "--json").json() == {"running": [], "blockers": []}

@@ -43,7 +43,7 @@ def answer(stage: Stage, task: Task, words: str) -> None:
 def test_an_answer_goes_to_the_session_that_asked(stage: Stage) -> None:
     task = asked(stage)
     early = stage.cf("work", "resume", task.id)
-    assert early.exit_code == 2  # nothing was answered yet
+    assert early.exit_code == 1  # nothing was answered yet
     assert "cf blocker answer" in early.stderr
     answer(stage, task, "Spaces, four of them")
     resumed = stage.again("resume", task)
@@ -91,7 +91,7 @@ def test_a_retry_tells_a_fresh_session_what_went_wrong(stage: Stage) -> None:
     task = stage.task()
     stage.start(task, "--max-corrections", "0", gates=True).expect(1, "FAILED", "gates", "FAILED")
     refused = stage.cf(*stage.start_args(task))
-    assert refused.exit_code == 2
+    assert refused.exit_code == 1
     assert f"cf work retry {task.id[:8]}" in refused.stderr
     again = stage.again("retry", task)
     again.expect(0, "COMPLETED", None, "DONE")

@@ -140,7 +140,7 @@ class TaskStore:
         if TaskStatus.IN_PROGRESS in (frm, to):
             raise CodeFrameError(
                 "Tasks become IN_PROGRESS, and leave it, only one by one.",
-                "Type: cf work start ID --execute, or cf work stop ID",
+                "See what there is: cf tasks list",
             )
         if frm == to:
             return 0

@@ -101,7 +101,7 @@ def test_denied_tools_are_reported_and_leave_no_files() -> None:
         ("bad_nocreds", ErrorClass.AUTH, "Not logged in"),
         ("mr1_e429", ErrorClass.RATE_LIMITED, "429"),
         ("m_maxturns1", ErrorClass.QUOTA, "maximum number of turns"),
-        ("sig_int", ErrorClass.CRASHED, "ede_diagnostic"),  # someone else's SIGINT
+        ("sig_int", ErrorClass.CRASHED, "error_during_execution"),  # someone else's SIGINT
         ("bad_e401", ErrorClass.CRASHED, "without reporting an end"),  # it ended in mid-retry
     ],
 )
@@ -109,6 +109,14 @@ def test_failures(name: str, error_class: ErrorClass, words: str) -> None:
     result, _ = replay(name, exit_code=1)
     assert (result.status, result.error_class) == (FAILED, error_class)
     assert words in str(result.error)
+
+
+def test_what_the_cli_says_to_its_makers_is_no_summary() -> None:
+    diagnostic = "[ede_diagnostic] result_type=user last_content_type=n/a stop_reason=tool_use"
+    result, _ = hear([lines.text("I begin."), lines.result_error("error_during_execution", [diagnostic])])
+    assert (result.summary, result.error) == ("I begin.", "error_during_execution")
+    stopped, _ = hear([{**lines.result(diagnostic), "num_turns": 1}], ended_by=EndedBy.CANCELLED)
+    assert stopped.summary == ""
 
 
 def test_retries_are_told() -> None:
