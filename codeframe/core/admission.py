@@ -90,6 +90,9 @@ def admit(workspace: Workspace, planned: Plan, request: Request) -> Run:
     run_id = os.urandom(6).hex()
     lock = lock_run(workspace, run_id, task)
     try:
+        waiting = snapshots_of(workspace).operation()
+        if waiting is not None:
+            raise waiting
         _check_tree(workspace, task, request)
         linked = request.kind is not RunKind.START and previous is not None
         process: dict[str, Any] = {"tree": workspace.tree_key, "toplevel": str(workspace.repo.toplevel)}
@@ -138,9 +141,8 @@ def check_engine(name: str, why: str, task: Task | None = None) -> None:
         raise RequirementsError(f"{e} It was chosen by {why}.", hint) from None
     missing = [what for what, there in requirements.items() if not there]
     if missing:
-        raise RequirementsError(
-            f"Engine {name} cannot run here; missing: {', '.join(missing)}.", f"Type: cf engines check {name}"
-        )
+        hint = getattr(EngineRegistry.adapter_class(name), "install_hint", f"Type: cf engines check {name}")
+        raise RequirementsError(f"Engine {name} cannot run here; missing: {', '.join(missing)}.", hint)
 
 
 def _claimable(kind: RunKind) -> tuple[TaskStatus, ...]:

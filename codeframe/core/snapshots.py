@@ -110,7 +110,7 @@ class Snapshots:
         engine did must be saved however it left the repository.
         """
         with self._index.locked():
-            unfinished = self._operation()
+            unfinished = self.operation()
             if unfinished and label not in _WHATEVER_COMES:
                 raise unfinished
             user = self._index.read_user_index()
@@ -200,7 +200,7 @@ class Snapshots:
         doomed = "".join(f"delete {ref}\n" for ref in self._refs(task_id))
         self.git.run("update-ref", "--stdin", stdin=doomed.encode())
 
-    def _operation(self) -> CodeFrameError | None:
+    def operation(self) -> CodeFrameError | None:
         """The merge or the like that waits for the person, as what to tell them."""
         for name, (operation, ending) in _BUSY.items():
             if (self.repo.git_dir / name).exists():
