@@ -232,6 +232,7 @@ def test_undo_keeps_what_a_person_changed_after_the_run(stage: Stage) -> None:
     stage.start(task)
     (stage.repo / "mine.py").write_text("edited\n")
     undone = stage.cf("work", "undo", task.id)
+    assert undone.exit_code == 1
     assert "kept      mine.py (changed after the run)" in undone.stdout
     assert stage.read("mine.py") == "edited\n"
     assert not stage.is_there("work.py")
