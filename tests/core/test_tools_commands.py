@@ -123,7 +123,11 @@ def test_a_destructive_command_is_refused_with_the_reason(box: Box) -> None:
 
 
 def test_the_checks_are_those_of_the_gates(box: Box) -> None:
-    lines = ("lint: sh -c 'echo linted'", "unit: sh -c 'echo unit \"$@\"; exit 1' sh", "gone: cannot run: no npm")
+    lines = (
+        "lint: sh -c 'echo linted'",
+        "unit: sh -c 'echo unit \"$@\"; exit 1' sh",
+        "gone: cannot run: no npm",
+    )
     tests = Box(box.root, lines)
     every = tests.call("run_tests")
     assert every.is_error

@@ -321,7 +321,9 @@ def test_what_turns_into_a_link_between_look_and_use_leads_nowhere(box: Box, wha
     ),
     given_=st.dictionaries(
         st.sampled_from(["path", "start_line", "old_text", "content", "overwrite", "check", "extra"]),
-        st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=5), st.lists(st.none(), max_size=2)),
+        st.one_of(
+            st.none(), st.booleans(), st.integers(), st.text(max_size=5), st.lists(st.none(), max_size=2)
+        ),
         max_size=4,
     ),
 )

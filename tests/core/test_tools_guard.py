@@ -201,6 +201,13 @@ def test_no_command_line_makes_it_stumble(command: str) -> None:
 
 def test_a_long_command_line_is_judged_at_once() -> None:
     long = "a" * 20_000
-    for command in (f"echo {long}", f"{long}() {{", "<<A " * 4_000, "$(" * 4_000, '"' + "`" * 8_001, "(" * 20_000):
+    for command in (
+        f"echo {long}",
+        f"{long}() {{",
+        "<<A " * 4_000,
+        "$(" * 4_000,
+        '"' + "`" * 8_001,
+        "(" * 20_000,
+    ):
         refusal(command, WORK, HOME)  # a pattern that backtracks would not come back
     assert refusal(f"echo {long}; git push", WORK, HOME)
