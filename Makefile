@@ -21,11 +21,17 @@ test: $(STAMP) ## fast tests, offline, no engine needed
 test-engines: $(STAMP) .engines/.installed ## drive the real CLIs against a scripted model
 	@$(PY) -m pytest -n 2 --dist worksteal -m engine tests/engines
 
+test-real: $(STAMP) .engines/.installed ## repair a bug in a public project from the package index (slow)
+	@$(PY) -m pytest -m slow tests/engines/test_real_project.py
+
 lint: $(STAMP) ## ruff, mypy --strict on core, import-linter
 	@.venv/bin/ruff check codeframe tests bench
 	@.venv/bin/ruff format --check codeframe tests bench
 	@.venv/bin/mypy codeframe/core
 	@.venv/bin/lint-imports
+
+bench: $(STAMP) ## measure cold starts and what a run costs beside its engine
+	@$(PY) -m bench.cold_start; cold=$$?; $(PY) -m bench.run_overhead && exit $$cold
 
 clean: ## remove what make made
 	@rm -rf .venv .engines .mypy_cache .ruff_cache .hypothesis

@@ -5,14 +5,14 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from pathlib import Path
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
 
 from codeframe import __version__
-from codeframe.core.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, CodeFrameError
+from codeframe.cli.grammar import ClickUsageError, Commands, Group, in_words
+from codeframe.cli.output import note
+from codeframe.core.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, CodeFrameError, UsageError
 
 # Command (group) -> module that holds it as `app`. A module is imported when its command is typed,
 # so that one command never pays for another (rule 10.5).
@@ -27,13 +27,16 @@ COMMANDS = {
     "gates": "codeframe.cli.gates_commands",
     "config": "codeframe.cli.config_commands",
 }
+ROOT_OPTIONS = ("-C", "--debug", "--version")
+SIGPIPE_STATUS = 141  # what a shell reports of a program that the signal ended
 
-# typer carries its own click; its usage error is reached through the one public subclass.
-ClickUsageError: Any = typer.BadParameter.__base__
 
-
-class LazyGroup(TyperGroup):
+class RootGroup(Group):
     """The root group: knows its commands by name and imports one only when it is used."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        # `cf` alone is a first look, no mistake.
+        return super().parse_args(ctx, args or ["--help"])
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
@@ -47,10 +50,7 @@ class LazyGroup(TyperGroup):
         return command
 
 
-app = typer.Typer(
-    cls=LazyGroup, rich_markup_mode=None, add_completion=False, no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)  # fmt: skip
+app = Commands(cls=RootGroup)
 
 
 def _print_version(wanted: bool) -> None:
@@ -61,63 +61,90 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def root(
-    directory: Path | None = typer.Option(None, "-C", metavar="DIR", help="Act as if started in DIR."),
+    directories: list[str] = typer.Option([], "-C", metavar="DIR", help="Act as if started in DIR."),
     debug: bool = typer.Option(False, "--debug", help="Show tracebacks."),
     version: bool = typer.Option(
         False, "--version", callback=_print_version, is_eager=True, help="Show the version."
     ),
 ) -> None:
     """Hand tasks to coding agents, verify what comes back with your own gates, lose nothing."""
-    if directory is not None:
+    for directory in filter(None, directories):  # as in git: each is relative to the one before, "" is none
         try:
             os.chdir(directory)
-        except OSError as e:
-            raise CodeFrameError(
-                f"Cannot enter {directory}: {e.strerror}.", "Name an existing folder after -C.", EXIT_USAGE
+        except (OSError, ValueError) as e:
+            why = getattr(e, "strerror", None) or e
+            raise UsageError(
+                f"Cannot enter {directory}: {why}.", "Name an existing folder after -C."
             ) from None
 
 
 def main(argv: list[str] | None = None) -> None:
     """Run `cf` with `argv` (default: the process's own) and exit with its status (rule 10.1)."""
     arguments = sys.argv[1:] if argv is None else argv
-    debug = "--debug" in arguments
+    _prepare_streams()
+    sys.exit(_flushed(_run(arguments, debug="--debug" in arguments)))
+
+
+def _flushed(status: int) -> int:
+    """`status`, or another one when what was printed could not be written."""
+    try:
+        sys.stdout.flush()
+    except OSError as e:
+        if isinstance(e, BrokenPipeError):
+            status = SIGPIPE_STATUS
+        elif status == 0:
+            status = fail(
+                f"The output cannot be written: {e.strerror}.", "Make room, then try again.", EXIT_FAILED
+            )
+        # The interpreter tries once more when it ends, and would complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return status
+
+
+def _run(arguments: list[str], *, debug: bool) -> int:
     try:
         command = typer.main.get_command(app)
-        status = command.main(args=arguments, prog_name="cf", standalone_mode=False)
-        sys.stdout.flush()
-    except CodeFrameError as e:
-        if debug:
-            raise
-        status = fail(e.problem, e.hint, e.exit_code)
-    except ClickUsageError as e:
-        path = e.ctx.command_path if e.ctx is not None else "cf"
-        status = fail(_sentence(e.format_message()), f"Type: {path} --help", EXIT_USAGE)
-    except (KeyboardInterrupt, typer.Abort):
-        status = fail("Interrupted.", "", EXIT_INTERRUPTED)
+        with command.make_context("cf", list(arguments)) as context:
+            command.invoke(context)
+        return 0
+    except typer.Exit as e:
+        return e.exit_code
     except BrokenPipeError:
-        # The reader went away (`cf ... | head`). Point stdout elsewhere so that the interpreter's
-        # own flush at exit stays quiet.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        status = 141
+        return SIGPIPE_STATUS  # the reader went away (`cf ... | head`)
+    except (KeyboardInterrupt, typer.Abort):
+        return fail("Interrupted.", "", EXIT_INTERRUPTED)
+    except ClickUsageError as e:
+        return fail(*in_words(e, ROOT_OPTIONS), EXIT_USAGE)
     except Exception as e:
         if debug:
-            raise
-        status = fail(
-            f"Internal error: {type(e).__name__}: {e}", "Add --debug after cf to see where.", EXIT_FAILED
-        )
-    sys.exit(status if isinstance(status, int) else 0)
+            import traceback
+
+            note(traceback.format_exc().rstrip())
+        if isinstance(e, CodeFrameError):
+            return fail(e.problem, e.hint, e.exit_code)
+        if isinstance(e, OSError) and e.strerror:
+            problem = f"{e.strerror}: {e.filename}." if e.filename else f"{e.strerror}."
+        else:
+            problem = f"Internal error: {type(e).__name__}: {e}."
+        return fail(problem, "To see where, type the same with --debug right after cf.", EXIT_FAILED)
 
 
 def fail(problem: str, hint: str, status: int) -> int:
     """Say on stderr what is wrong and what to type; returns `status`."""
-    from codeframe.cli.output import clean
-
-    print(f"cf: {clean(problem, lines=True)}", file=sys.stderr)
+    note(f"cf: {problem}")
     if hint:
-        print(f"    {clean(hint, lines=True)}", file=sys.stderr)
+        note(f"    {hint}")
     return status
 
 
-def _sentence(text: str) -> str:
-    text = text.strip()
-    return text if text.endswith((".", "?", "!")) else text + "."
+def _prepare_streams() -> None:
+    """Give a closed standard stream its number back, and print what a locale cannot as `?`."""
+    # Else the next file that is opened, the database, gets the number and what is printed.
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(fd, True)
+    os.close(fd)
+    sys.stdin = sys.stdin or os.fdopen(0)
+    sys.stdout = sys.stdout or os.fdopen(1, "w")
+    sys.stderr = sys.stderr or os.fdopen(2, "w")
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import typer
 
-from codeframe.cli.here import recovered_workspace, text_argument, workspace_here
+from codeframe.cli import typed
+from codeframe.cli.grammar import Commands
+from codeframe.cli.here import recovered_workspace, workspace_here
 from codeframe.cli.output import ago, columns, emit_json, note, say
 
-app = typer.Typer(help="See and answer what waits for a person.", no_args_is_help=True, rich_markup_mode=None)
+app = Commands("See and answer what waits for a person.")
 JSON = typer.Option(False, "--json", help="Print as JSON.")
+ID = typer.Argument(..., metavar="ID", help="Blocker, by the beginning of its id.")
 
 
 @app.command("list")
@@ -16,7 +19,7 @@ def list_(
     every: bool = typer.Option(False, "--all", help="Answered and resolved ones too."),
     json: bool = JSON,
 ) -> None:
-    """Open blockers, oldest first."""
+    """List open blockers, the oldest first."""
     from codeframe.cli.views import blocker_json
     from codeframe.core.models import BlockerStatus
 
@@ -34,9 +37,9 @@ def list_(
 
 
 @app.command()
-def show(blocker_id: str = typer.Argument(..., metavar="ID"), json: bool = JSON) -> None:
-    """One blocker in full."""
-    from codeframe.cli.views import blocker_json
+def show(blocker_id: str = ID, json: bool = JSON) -> None:
+    """Show one blocker in full."""
+    from codeframe.cli.views import answer_hint, blocker_json
 
     store = workspace_here().store
     blocker = store.blockers.find(blocker_id)
@@ -49,12 +52,12 @@ def show(blocker_id: str = typer.Argument(..., metavar="ID"), json: bool = JSON)
     if blocker.answer:
         say(f"\nAnswer: {blocker.answer}")
     else:
-        say(f'\nAnswer with: cf blocker answer {blocker.id[:8]} "…"')
+        say(f"\n{answer_hint(blocker)}")
 
 
 @app.command()
 def answer(
-    blocker_id: str = typer.Argument(..., metavar="ID"),
+    blocker_id: str = ID,
     text: str = typer.Argument(..., metavar="TEXT|-", help="Your answer; - reads standard input."),
     json: bool = JSON,
 ) -> None:
@@ -62,7 +65,7 @@ def answer(
     from codeframe.cli.views import blocker_json
 
     store = workspace_here().store
-    blocker = store.blockers.answer(store.blockers.find(blocker_id).id, text_argument(text))
+    blocker = store.blockers.answer(store.blockers.find(blocker_id).id, typed.text(text, "answer"))
     if json:
         emit_json(blocker_json(blocker))
     else:

@@ -4,31 +4,53 @@ from __future__ import annotations
 
 import typer
 
+from codeframe.cli import typed
+from codeframe.cli.grammar import Commands
 from codeframe.cli.here import workspace_here
 from codeframe.cli.output import columns, emit_json, say
 
-app = typer.Typer(help="Show and change settings.", no_args_is_help=True, rich_markup_mode=None)
+app = Commands("Show and change settings.")
 
 
 @app.command()
 def show(json: bool = typer.Option(False, "--json", help="Print as JSON.")) -> None:
-    """Every setting in force."""
-    from codeframe.core.config import load_environment_config
+    """Show every setting, and whether it was set."""
+    from codeframe.core.config import DEFAULTS, KEYS, load_environment_config
+    from codeframe.core.durations import format_duration
+    from codeframe.core.run_options import DEFAULT_STALL_TIMEOUT_S, DEFAULT_TIMEOUT_S
 
-    settings = load_environment_config(workspace_here().root).to_dict()
+    config = load_environment_config(workspace_here().root)
+    settings = {key: getattr(config, key) for key in KEYS}
     if json:
         emit_json(settings)
-    else:
-        columns([(key, "-" if value is None else str(value)) for key, value in settings.items()])
+        return
+    unset = {
+        "engine": "see: cf engines list", "model": "the engine's own", "gates": "see: cf gates list",
+        "timeout": format_duration(DEFAULT_TIMEOUT_S), "stall_timeout": format_duration(DEFAULT_STALL_TIMEOUT_S),
+    }  # fmt: skip
+    rows = []
+    for key, value in settings.items():
+        words = (
+            unset.get(key, "-")
+            if value is None
+            else str(value).lower()
+            if isinstance(value, bool)
+            else str(value)
+        )
+        rows.append((key, "default" if value == DEFAULTS[key] else "set", "; ".join(words.splitlines())))
+    columns(rows)
 
 
 @app.command("set")
 def set_(
-    key: str = typer.Argument(..., metavar="KEY"),
-    value: str = typer.Argument(..., metavar="VALUE"),
+    key: str = typer.Argument(..., metavar="KEY", help="A setting; cf config show lists them."),
+    value: str = typer.Argument(..., metavar="VALUE", help="Its value, as YAML for gates."),
 ) -> None:
     """Change one setting; a value that makes no sense changes nothing."""
     from codeframe.core.config import set_value
 
-    set_value(workspace_here().root, key, value)
+    workspace = workspace_here()
+    if key in ("engine", "default_engine"):
+        typed.engine_name(value.strip())
+    set_value(workspace.root, key, typed.text(value, "value"))
     say(f"{key}: {value}")

@@ -4,39 +4,43 @@ from __future__ import annotations
 
 import typer
 
+from codeframe.cli.grammar import Commands
 from codeframe.cli.here import workspace_here
-from codeframe.cli.output import colour, columns, emit_json, note, say
+from codeframe.cli.output import STATUS_COLOURS, emit_json, note, say
 
-app = typer.Typer(help="List the gates and run them by hand.", no_args_is_help=True, rich_markup_mode=None)
+app = Commands("List the gates and run them by hand.")
 JSON = typer.Option(False, "--json", help="Print as JSON.")
+NO_GATES = "No gates found: work would be unverified. Declare some under gates: in .codeframe/config.yaml."
 
 
 @app.command("list")
 def list_(json: bool = JSON) -> None:
-    """The gates that would run here, as they would be run."""
+    """List the gates that would run here, as they would be run."""
     from codeframe.core.admission import gate_suite
     from codeframe.core.config import load_environment_config
 
     workspace = workspace_here()
     suite = gate_suite(workspace, load_environment_config(workspace.root))
+    lines = suite.describe()
     if json:
         missing = {g.name for g in suite.missing()}
-        emit_json(
-            [
-                {"name": n, "runs": d, "missing": n in missing}
-                for n, d in zip(suite.names, suite.describe(), strict=True)
-            ]
-        )
+        emit_json([
+            {"name": n, "runs": line.removeprefix(f"{n}: "), "missing": n in missing}
+            for n, line in zip(suite.names, lines, strict=True)
+        ])  # fmt: skip
         return
-    if not suite.names:
-        note("No gates found; work would be unverified. Declare some under gates: in .codeframe/config.yaml.")
-    for line in suite.describe():
+    if not lines:
+        note(NO_GATES)
+    for line in lines:
         say(line)
 
 
 @app.command()
 def run(json: bool = JSON) -> None:
-    """Run the gates on the tree as it is; every failure counts. Exit status 1 when one fails."""
+    """Run the gates on the tree as it is; every failure counts.
+
+    The exit status is 1 when one fails.
+    """
     import secrets
     import shutil
     import tempfile
@@ -44,10 +48,12 @@ def run(json: bool = JSON) -> None:
 
     from codeframe.core.admission import gate_suite
     from codeframe.core.config import load_environment_config
+    from codeframe.core.errors import EXIT_FAILED
     from codeframe.core.stop_switch import StopSwitch
 
     workspace = workspace_here()
     suite = gate_suite(workspace, load_environment_config(workspace.root))
+    note(f"Running {', '.join(suite.names)}." if suite.names else NO_GATES)
     out = Path(tempfile.mkdtemp(prefix="gates-", dir=workspace.state_dir))
     stop = StopSwitch()
     try:
@@ -55,15 +61,15 @@ def run(json: bool = JSON) -> None:
             report = suite.check({}, out, marker=f"gates-{secrets.token_hex(6)}/0", cancel=stop.event)
     finally:
         shutil.rmtree(out, ignore_errors=True)
-    if stop.event.is_set():
-        raise typer.Exit(130)
+    if stop.signal is not None:
+        note("Interrupted.")
+        raise typer.Exit(128 + stop.signal)
     if json:
         emit_json(report.to_evidence())
     else:
-        for verdict in report.verdicts:
-            word = verdict.result.outcome.value
-            columns([(colour(word, "green" if word == "passed" else "red"), verdict.result.gate.name)])
+        for verdict, line in zip(report.verdicts, report.summary_lines(), strict=True):
+            say(line, STATUS_COLOURS["FAILED" if verdict.blocking else "DONE"])
         if report.status == "failed":
-            say(report.feedback())
+            say(f"\n{report.feedback().rstrip()}")
     if report.status == "failed":
-        raise typer.Exit(1)
+        raise typer.Exit(EXIT_FAILED)

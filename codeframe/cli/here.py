@@ -9,11 +9,21 @@ if TYPE_CHECKING:
     from codeframe.core.workspace import Workspace
 
 
+def folder_here() -> Path:
+    """The current folder. Raises UsageError when it was removed."""
+    from codeframe.core.errors import UsageError
+
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise UsageError("The current folder does not exist any more.", "Type: cd to one that does") from None
+
+
 def workspace_here() -> Workspace:
     """The workspace of the current folder. Raises UsageError where there is none."""
     from codeframe.core.workspace import find_workspace
 
-    return find_workspace(Path.cwd())
+    return find_workspace(folder_here())
 
 
 def recovered_workspace() -> Workspace:
@@ -26,12 +36,3 @@ def recovered_workspace() -> Workspace:
         for line in recover(workspace):
             note(line)
     return workspace
-
-
-def text_argument(value: str) -> str:
-    """`value`, or standard input when it is `-`."""
-    if value != "-":
-        return value
-    import sys
-
-    return sys.stdin.read()

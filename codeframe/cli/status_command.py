@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import typer
 
+from codeframe.cli.grammar import Commands
 from codeframe.cli.here import recovered_workspace
 from codeframe.cli.output import columns, emit_json, say
 
-app = typer.Typer(rich_markup_mode=None)
+app = Commands()
 
 
 @app.command()
 def status(json: bool = typer.Option(False, "--json", help="Print as JSON.")) -> None:
-    """Tasks by state, what runs, what waits for a person, and what to type next."""
-    from codeframe.core.models import BlockerStatus
+    """Show how many tasks there are, what runs, what waits, what comes next."""
+    from codeframe.cli.views import answer_hint
+    from codeframe.core.models import BlockerStatus, TaskStatus
 
     workspace = recovered_workspace()
     store = workspace.store
-    counts = {s.value: n for s, n in store.tasks.counts().items() if n}
+    counts = {s.value: n for s, n in store.tasks.counts().items()}
     running = store.runs.running()
     blockers = store.blockers.list(status=BlockerStatus.OPEN)
     ready = store.tasks.next_ready()
@@ -32,12 +34,15 @@ def status(json: bool = typer.Option(False, "--json", help="Print as JSON.")) ->
     say(f"Workspace {workspace.root}")
     if prd:
         say(f"Requirement: {prd.title}")
-    columns([(s, str(n)) for s, n in counts.items()])
+    columns([(s, str(n)) for s, n in counts.items() if n])
     for run in running:
         say(f"Running: {run.task_id[:8]} “{store.tasks.get(run.task_id).title}” with {run.engine}")
     for blocker in blockers:
-        say(f'Blocked: {blocker.task_id[:8]} {blocker.question}\n  cf blocker answer {blocker.id[:8]} "…"')
+        say(f"Blocked: {blocker.task_id[:8]} {blocker.question}\n  {answer_hint(blocker)}")
+    failed = store.tasks.list(status=TaskStatus.FAILED, limit=1)
     if ready:
         say(f"Next: cf work start {ready.id[:8]} --execute    (“{ready.title}”)")
-    elif not counts:
+    elif failed and not running:
+        say(f"Next: cf work retry {failed[0].id[:8]}    (“{failed[0].title}”)")
+    elif not any(counts.values()):
         say('Next: cf tasks add "what is to be done"')

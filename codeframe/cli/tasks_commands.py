@@ -2,42 +2,50 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from codeframe.cli.here import recovered_workspace, text_argument, workspace_here
-from codeframe.cli.output import columns, emit_json, note, say
+from codeframe.cli import typed
+from codeframe.cli.grammar import Commands
+from codeframe.cli.here import recovered_workspace, workspace_here
+from codeframe.cli.output import columns, emit_json, note, say, verbatim
 
 if TYPE_CHECKING:
     from codeframe.core.models import TaskStatus
 
-app = typer.Typer(help="Add, list and change tasks.", no_args_is_help=True, rich_markup_mode=None)
+app = Commands("Add, list and change tasks.")
 JSON = typer.Option(False, "--json", help="Print as JSON.")
+ID = typer.Argument(..., metavar="ID", help="Task, by the beginning of its id.")
 FIELDS = ("status", "title", "description", "priority", "engine")
+APPROVE_ALL = "Type: cf tasks set --all --from BACKLOG status READY"
+_priority = typed.whole_number("--priority", -1_000_000, 1_000_000)
 
 
 @app.command()
 def add(
-    title: str = typer.Argument(..., help="What is to be done, in a line."),
+    title: str = typer.Argument(..., metavar="TITLE", help="What is to be done, in a line."),
     description: str = typer.Option(
         "", "--description", metavar="TEXT|-", help="More words; - reads standard input."
     ),
     depends_on: list[str] = typer.Option(
-        [], "--depends-on", metavar="ID", help="A task to be done first; repeatable."
+        [], "--depends-on", metavar="ID", help="A task to be done first; can be given more than once."
     ),
-    priority: int = typer.Option(0, "--priority", metavar="N", help="Higher comes first."),
+    priority: int = typer.Option(
+        0, "--priority", metavar="N", parser=_priority, help="Higher comes first (default 0)."
+    ),
     engine: str | None = typer.Option(None, "--engine", metavar="NAME", help="Engine for this task."),
     backlog: bool = typer.Option(False, "--backlog", help="Only note it down; not READY yet."),
     json: bool = JSON,
 ) -> None:
-    """Add a task; prints its id."""
+    """Add a task and print its id."""
     from codeframe.cli.views import task_json
     from codeframe.core.models import TaskStatus
 
     store = workspace_here().store
     task = store.tasks.add(
-        title, description=text_argument(description), priority=priority, engine=engine,
+        typed.title(title), description=typed.text(description, "description"), priority=priority,
+        engine=typed.engine_name(engine) if engine else None,
         depends_on=[store.tasks.find(d).id for d in depends_on],
         status=TaskStatus.BACKLOG if backlog else TaskStatus.READY,
     )  # fmt: skip
@@ -50,40 +58,46 @@ def add(
 @app.command("list")
 def list_(
     status: str | None = typer.Option(None, "--status", metavar="S", help="Only tasks in this state."),
-    limit: int = typer.Option(50, "--limit", min=0, metavar="N", help="At most N tasks (0: all)."),
+    limit: int = typer.Option(
+        50, "--limit", metavar="N", parser=typed.whole_number("--limit", 0),
+        help="At most N tasks; 0 for all (default 50).",
+    ),
     json: bool = JSON,
-) -> None:
-    """Tasks, the most urgent first."""
+) -> None:  # fmt: skip
+    """List tasks, the most urgent first."""
     from codeframe.cli.views import task_json
 
     store = workspace_here().store
     wanted = _status(status) if status else None
     tasks = store.tasks.list(status=wanted, limit=limit or None)
+    total = store.tasks.count(wanted)
     if json:
         emit_json([task_json(t) for t in tasks])
-        return
-    if not tasks:
-        note(
-            'No tasks. Add one: cf tasks add "what is to be done"'
-            if wanted is None
-            else f"No task is {wanted.value}."
+    elif tasks:
+        columns(
+            [
+                (
+                    t.id[:8],
+                    t.status.value,
+                    str(t.priority),
+                    ",".join(d[:8] for d in t.depends_on) or "-",
+                    t.title,
+                )
+                for t in tasks
+            ],
+            ("id", "status", "prio", "after", "title"),
         )
-        return
-    columns(
-        [
-            (t.id[:8], t.status.value, str(t.priority), ",".join(d[:8] for d in t.depends_on) or "-", t.title)
-            for t in tasks
-        ],
-        ("id", "status", "prio", "after", "title"),
-    )
-    total = store.tasks.count(wanted)
+    elif wanted is None:
+        note('No tasks. Add one: cf tasks add "what is to be done"')
+    else:
+        note(f"No task is {wanted.value}.")
     if total > len(tasks):
         note(f"{len(tasks)} of {total} shown; --limit 0 shows all.")
 
 
 @app.command()
-def show(task_id: str = typer.Argument(..., metavar="ID"), json: bool = JSON) -> None:
-    """One task in full."""
+def show(task_id: str = ID, json: bool = JSON) -> None:
+    """Show one task in full."""
     from codeframe.cli.views import task_json
 
     store = workspace_here().store
@@ -92,12 +106,8 @@ def show(task_id: str = typer.Argument(..., metavar="ID"), json: bool = JSON) ->
         emit_json(task_json(task))
         return
     say(task.title)
-    rows = [
-        ("id", task.id),
-        ("status", task.status.value),
-        ("priority", str(task.priority)),
-        ("engine", task.engine or "-"),
-    ]
+    rows = [("id", task.id), ("status", task.status.value), ("priority", str(task.priority))]
+    rows += [("engine", task.engine)] if task.engine else []
     rows += [("after", f"{d[:8]} {store.tasks.get(d).title}") for d in task.depends_on]
     rows += [
         ("created", f"{task.created_at:%Y-%m-%d %H:%M} UTC"),
@@ -105,52 +115,59 @@ def show(task_id: str = typer.Argument(..., metavar="ID"), json: bool = JSON) ->
     ]
     columns(rows)
     if task.description:
-        say(f"\n{task.description}")
+        say()
+        verbatim(task.description.rstrip("\n").encode() + b"\n")
 
 
-@app.command("set")
+@app.command("set", context_settings={"ignore_unknown_options": True})  # `-7` is a priority, no option
 def set_(
-    words: list[str] = typer.Argument(..., metavar="[ID] FIELD VALUE", help="FIELD: " + ", ".join(FIELDS)),
+    words: list[str] = typer.Argument(
+        ...,
+        metavar="[ID] FIELD VALUE",
+        help=f"FIELD is one of {', '.join(FIELDS)}; VALUE may be - for standard input.",
+    ),
     every: bool = typer.Option(False, "--all", help="Every task that is in the state given by --from."),
     from_status: str | None = typer.Option(
         None, "--from", metavar="S", help="With --all: the state to change."
     ),
     json: bool = JSON,
 ) -> None:
-    """Change a field: `cf tasks set ID status READY`, `cf tasks set --all --from BACKLOG status READY`."""
+    """Change a field of a task, or the state of many.
+
+    For example: cf tasks set ID status READY, or cf tasks set --all --from BACKLOG status READY.
+    An empty VALUE for engine leaves the choice to the configuration again.
+    """
     from codeframe.cli.views import task_json
     from codeframe.core.errors import UsageError
 
+    for word in words:
+        if word.startswith("--"):
+            raise UsageError(f"tasks set has no option {word}.", "Type: cf tasks set --help")
     store = recovered_workspace().store
-    usage = "Type: cf tasks set ID FIELD VALUE"
     if every:
         if len(words) != 2 or words[0] != "status" or from_status is None:
-            raise UsageError(
-                "--all needs --from STATE and `status STATE`.",
-                "Type: cf tasks set --all --from BACKLOG status READY",
-            )
+            raise UsageError("--all goes with --from STATE and the words: status STATE.", APPROVE_ALL)
         changed = store.tasks.set_all_status(_status(from_status), _status(words[1]))
-        say(f"{changed} task{'s' if changed != 1 else ''} changed.")
+        if json:
+            emit_json({"changed": changed})
+        else:
+            say(f"{changed} task{'s' if changed != 1 else ''} changed.")
         return
     if from_status is not None:
-        raise UsageError("--from goes with --all.", "Type: cf tasks set --all --from BACKLOG status READY")
+        raise UsageError("--from goes with --all.", APPROVE_ALL)
     if len(words) != 3:
-        raise UsageError(f"Three words are needed, not {len(words)}.", usage)
+        lacks = (
+            "VALUE is missing"
+            if len(words) == 2
+            else f"{len(words)} word{'s' if len(words) != 1 else ''} came"
+        )
+        raise UsageError(f"cf tasks set takes ID FIELD VALUE; {lacks}.", "Type: cf tasks set ID FIELD VALUE")
     task_id, field, value = words
     task = store.tasks.find(task_id)
     if field == "status":
         task = store.tasks.set_status(task.id, _status(value))
-    elif field == "priority":
-        try:
-            task = store.tasks.update(task.id, priority=int(value))
-        except ValueError:
-            raise UsageError(f"A priority is a whole number, not “{value}”.", usage) from None
-    elif field == "engine":
-        task = store.tasks.update(task.id, engine=value or None)
-    elif field in ("title", "description"):
-        task = store.tasks.update(task.id, **{field: text_argument(value)})
     else:
-        raise UsageError(f"There is no field “{field}”; it is one of {', '.join(FIELDS)}.", usage)
+        task = store.tasks.update(task.id, **{field: _field_value(field, value)})
     if json:
         emit_json(task_json(task))
     else:
@@ -159,10 +176,13 @@ def set_(
 
 @app.command()
 def delete(
-    task_id: str = typer.Argument(..., metavar="ID"),
+    task_id: str = ID,
     force: bool = typer.Option(False, "--force", help="Also when other tasks depend on it."),
 ) -> None:
-    """Remove a task with its runs and snapshots; the working tree is not touched."""
+    """Remove a task with its runs and snapshots.
+
+    The working tree is not touched.
+    """
     from codeframe.core.leftovers import snapshots_of
 
     workspace = recovered_workspace()
@@ -178,6 +198,22 @@ def delete(
     say(f"Deleted {task.id[:8]} “{task.title}”.")
 
 
+def _field_value(field: str, value: str) -> Any:
+    from codeframe.core.errors import UsageError
+
+    if field == "title":
+        return typed.title(value)
+    if field == "description":
+        return typed.text(value, field)
+    if field == "priority":
+        return typed.whole_number("priority", -1_000_000, 1_000_000)(value)
+    if field == "engine":
+        return typed.engine_name(value) if value else None
+    raise UsageError(
+        f"A task has no field {field}; it has {', '.join(FIELDS)}.", "Type: cf tasks set ID FIELD VALUE"
+    )
+
+
 def _status(word: str) -> TaskStatus:
     from codeframe.core.errors import UsageError
     from codeframe.core.models import TaskStatus
@@ -186,6 +222,4 @@ def _status(word: str) -> TaskStatus:
         return TaskStatus(word.upper())
     except ValueError:
         names = ", ".join(s.value for s in TaskStatus)
-        raise UsageError(
-            f"There is no state “{word}”; it is one of {names}.", "Type: cf tasks list"
-        ) from None
+        raise UsageError(f"There is no state “{word}”; there are {names}.", "Type: cf tasks list") from None

@@ -6,44 +6,81 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from codeframe.cli import work_views
+from codeframe.cli import typed, work_views
+from codeframe.cli.grammar import Commands
 from codeframe.cli.here import recovered_workspace
-from codeframe.cli.output import colour, emit_json, note, say
+from codeframe.cli.output import STATUS_COLOURS, emit_json, note, say
 
 if TYPE_CHECKING:
     from codeframe.core.admission import Plan, Request
     from codeframe.core.models import Run, Task
     from codeframe.core.workspace import Workspace
 
-app = typer.Typer(help="Run tasks and see what came of them.", no_args_is_help=True, rich_markup_mode=None)
+app = Commands("Run tasks and see what came of them.")
 
-ENGINE = typer.Option(None, "--engine", metavar="NAME", help="Engine to use (cf engines list).")
+# The sections of `--help`.
+LIMITS = "Limits"
+CHECKS = "Gates"
+FREEDOM = "What the engine may do"
+
+ENGINE = typer.Option(None, "--engine", metavar="NAME", help="Engine to use; cf engines list names them.")
 MODEL = typer.Option(None, "--model", metavar="M", help="Model, in the engine's own terms.")
 NOTE = typer.Option(None, "-m", "--message", metavar="TEXT", help="Something more to tell the engine.")
+JSON = typer.Option(False, "--json", help="Print the finished run (or the plan) as JSON.")
 TIMEOUT = typer.Option(
-    None, "--timeout", metavar="D", help="Limit for all rounds and gates, e.g. 90s, 15m, 2h."
+    None,
+    "--timeout",
+    metavar="D",
+    rich_help_panel=LIMITS,
+    help="Limit for all rounds and gates, such as 90s, 15m or 2h (default 1h).",
 )
-STALL = typer.Option(None, "--stall-timeout", metavar="D", help="Longest silence of the engine.")
+STALL = typer.Option(
+    None,
+    "--stall-timeout",
+    metavar="D",
+    rich_help_panel=LIMITS,
+    help="Longest silence of the engine (default 10m).",
+)
 STALL_ACTION = typer.Option(
-    None, "--stall-action", metavar="A", help="After a stall: blocker, retry or fail."
+    None,
+    "--stall-action",
+    metavar="A",
+    rich_help_panel=LIMITS,
+    help="What a stall leads to: blocker (default), retry or fail.",
 )
 CORRECTIONS = typer.Option(
-    None, "--max-corrections", min=0, max=20, metavar="N", help="Rounds after failed gates."
+    None,
+    "--max-corrections",
+    metavar="N",
+    rich_help_panel=LIMITS,
+    parser=typed.whole_number("--max-corrections", 0, 1000),
+    help="How often failed gates go back to the engine (default 3).",
 )
-STRICT = typer.Option(None, "--strict", help="Failures that were there before count too.")
-REQUIRE = typer.Option(None, "--require-gates", help="Unverified work is a failure.")
-NO_GATES = typer.Option(None, "--no-gates", help="Run no gates; the result is unverified.")
-AUTONOMY = typer.Option(None, "--autonomy", metavar="A", help="workspace (default) or full.")
-NETWORK = typer.Option(None, "--network", metavar="N", help="on (default) or off.")
-JSON = typer.Option(False, "--json", help="Print the finished run as JSON.")
+STRICT = typer.Option(
+    None, "--strict", rich_help_panel=CHECKS, help="Failures that were there before count too."
+)
+REQUIRE = typer.Option(None, "--require-gates", rich_help_panel=CHECKS, help="Unverified work is a failure.")
+NO_GATES = typer.Option(
+    None, "--no-gates", rich_help_panel=CHECKS, help="Run no gates; the result is unverified."
+)
+AUTONOMY = typer.Option(
+    None,
+    "--autonomy",
+    metavar="A",
+    rich_help_panel=FREEDOM,
+    help="workspace (default): change files in the tree; full: anything.",
+)
+NETWORK = typer.Option(None, "--network", metavar="N", rich_help_panel=FREEDOM, help="on (default) or off.")
+FORCE = typer.Option(False, "--force", help="Even if tasks it depends on are not done.")
 
 
 @app.command()
 def start(
-    task_id: str | None = typer.Argument(None, metavar="[ID]", help="Task; without it, the next READY one."),
+    task_id: str | None = typer.Argument(None, metavar="ID", help="Task; the next READY one unless given."),
     execute: bool = typer.Option(
-        False, "--execute", help="Start the engine. Without it, only the prompt is shown."
+        False, "--execute", help="Start the engine; without it only the prompt is shown."
     ),
+    dry_run: bool = typer.Option(False, "--dry-run", help="Check and show the whole plan with its prompt."),
     engine: str | None = ENGINE,
     model: str | None = MODEL,
     message: str | None = NOTE,
@@ -56,26 +93,23 @@ def start(
     no_gates: bool | None = NO_GATES,
     autonomy: str | None = AUTONOMY,
     network: str | None = NETWORK,
-    dry_run: bool = typer.Option(
-        False, "--dry-run", help="Show engine, gates, snapshot and prompt; start nothing."
-    ),
-    force: bool = typer.Option(False, "--force", help="Start although dependencies are not done."),
-    keep: bool = typer.Option(
-        False, "--keep", help="Keep an earlier run's unaccepted work in the tree and go on."
-    ),
+    force: bool = FORCE,
+    keep: bool = typer.Option(False, "--keep", help="Keep what an earlier run left in the tree, and start."),
     json: bool = JSON,
 ) -> None:
-    """Hand a task to an engine, check what comes back, and record the verdict."""
+    """Hand a task to an engine, check its work, record the verdict."""
     from codeframe.core.admission import Request, plan
     from codeframe.core.models import RunKind
 
     workspace = recovered_workspace()
     task = workspace.store.tasks.find(task_id) if task_id else _next_ready(workspace)
-    typed = _typed(model, message, timeout, stall_timeout, stall_action, max_corrections, strict, require_gates,
-                   no_gates, autonomy, network)  # fmt: skip
-    request = Request(RunKind.START, engine, typed, force, keep)
+    options = _typed(model, message, timeout, stall_timeout, stall_action, max_corrections, strict, require_gates,
+                     no_gates, autonomy, network)  # fmt: skip
+    request = Request(RunKind.START, engine, options, force, keep)
     if not execute or dry_run:
-        _show_plan(workspace, task, request, dry_run=dry_run)
+        from codeframe.cli.work_preview import show_plan
+
+        show_plan(workspace, task, request, dry_run=dry_run, as_json=json)
         return
     _work(workspace, plan(workspace, task, request), request, as_json=json)
 
@@ -95,17 +129,20 @@ def resume(
     no_gates: bool | None = NO_GATES,
     autonomy: str | None = AUTONOMY,
     network: str | None = NETWORK,
-    force: bool = typer.Option(False, "--force", help="Go on although dependencies are not done."),
+    force: bool = FORCE,
     json: bool = JSON,
 ) -> None:
-    """Go on with a blocked, stopped, timed out or crashed run, in the engine's own session."""
+    """Go on with a blocked, stopped, timed out or crashed run.
+
+    The engine goes on in its own session, with the answers that were given.
+    """
     from codeframe.core.admission import Request, plan
     from codeframe.core.models import RunKind
 
     workspace = recovered_workspace()
-    typed = _typed(model, message, timeout, stall_timeout, stall_action, max_corrections, strict, require_gates,
-                   no_gates, autonomy, network)  # fmt: skip
-    request = Request(RunKind.RESUME, engine, typed, force)
+    options = _typed(model, message, timeout, stall_timeout, stall_action, max_corrections, strict, require_gates,
+                     no_gates, autonomy, network)  # fmt: skip
+    request = Request(RunKind.RESUME, engine, options, force)
     task = workspace.store.tasks.find(task_id)
     _work(workspace, plan(workspace, task, request), request, as_json=json)
 
@@ -128,17 +165,20 @@ def retry(
     from_base: bool = typer.Option(
         False, "--from-base", help="First take back what the earlier runs changed."
     ),
-    force: bool = typer.Option(False, "--force", help="Go on although dependencies are not done."),
+    force: bool = FORCE,
     json: bool = JSON,
 ) -> None:
-    """Try a failed task again in a fresh session, telling the engine what went wrong before."""
+    """Try a failed task again in a fresh session.
+
+    The engine is told what went wrong before.
+    """
     from codeframe.core.admission import Request, plan
     from codeframe.core.models import RunKind
 
     workspace = recovered_workspace()
-    typed = _typed(model, message, timeout, stall_timeout, stall_action, max_corrections, strict, require_gates,
-                   no_gates, autonomy, network)  # fmt: skip
-    request = Request(RunKind.RETRY, engine, typed, force)
+    options = _typed(model, message, timeout, stall_timeout, stall_action, max_corrections, strict, require_gates,
+                     no_gates, autonomy, network)  # fmt: skip
+    request = Request(RunKind.RETRY, engine, options, force)
     task = workspace.store.tasks.find(task_id)
     planned = plan(workspace, task, request)
     if from_base:
@@ -166,7 +206,7 @@ def stop(task_id: str = typer.Argument(..., metavar="ID", help="Task that is bei
         run = workspace.store.runs.get(run.id)
         if run.status is not RunStatus.RUNNING:
             say(
-                f"Run {run.id[:8]} ended as {run.status.value}, its work is kept. Go on: cf work resume {task.id[:8]}"
+                f"Run {run.id[:8]} ended as {run.status.value}; its work is kept. Go on: cf work resume {task.id[:8]}"
             )
             return
         time.sleep(0.1)
@@ -178,7 +218,7 @@ def undo(
     task_id: str = typer.Argument(..., metavar="ID", help="Task whose work to take back."),
     json: bool = typer.Option(False, "--json", help="Print as JSON."),
 ) -> None:
-    """Take back what the engine changed, path by path, where nobody has changed it since."""
+    """Take back what the engine changed, where nobody changed it since."""
     workspace = recovered_workspace()
     task = workspace.store.tasks.find(task_id)
     result = _undo(workspace, task, to=None if json else say)
@@ -197,9 +237,9 @@ def _undo(workspace: Workspace, task: Task, to: Any) -> dict[str, Any]:
             to(f"kept      {path} ({reason})")
         if result.note:
             to(result.note)
-        to(
-            f"{len(result.restored)} restored, {len(result.kept)} kept. The state before this undo: {result.safety}"
-        )
+        if not result.restored and not result.kept:
+            to("There was nothing to take back.")
+        to(f"The state before this undo: {result.safety}")
     return {"restored": list(result.restored), "kept": [{"path": p, "reason": r} for p, r in result.kept],
             "note": result.note, "safety": result.safety}  # fmt: skip
 
@@ -223,53 +263,18 @@ def _typed(
     """The RunOptions fields that were typed, checked."""
     from codeframe.core.durations import parse_duration
 
-    _one_of("--stall-action", stall_action, ("blocker", "retry", "fail"))
-    _one_of("--autonomy", autonomy, ("workspace", "full"))
-    _one_of("--network", network, ("on", "off"))
+    typed.one_of("--stall-action", stall_action, ("blocker", "retry", "fail"))
+    typed.one_of("--autonomy", autonomy, ("workspace", "full"))
+    typed.one_of("--network", network, ("on", "off"))
     return {
-        "model": model, "note": message, "max_corrections": max_corrections, "strict": strict,
+        "model": typed.utf8(model, "model") if model else None,
+        "note": typed.text(message, "message") if message else None,
+        "max_corrections": max_corrections, "strict": strict,
         "require_gates": require_gates, "no_gates": no_gates, "stall_action": stall_action,
         "autonomy": autonomy, "network": network,
         "timeout_s": parse_duration(timeout) if timeout is not None else None,
         "stall_timeout_s": parse_duration(stall_timeout) if stall_timeout is not None else None,
     }  # fmt: skip
-
-
-def _one_of(flag: str, value: str | None, allowed: tuple[str, ...]) -> None:
-    from codeframe.core.errors import UsageError
-
-    if value is not None and value not in allowed:
-        raise UsageError(
-            f"{flag} takes {', '.join(allowed[:-1])} or {allowed[-1]}, not “{value}”.",
-            "Type: cf work start --help",
-        )
-
-
-def _show_plan(workspace: Workspace, task: Task, request: Request, *, dry_run: bool) -> None:
-    """The packed prompt; with --dry-run also engine, gates and snapshot. Starts and writes nothing."""
-    from codeframe.core.admission import plan
-    from codeframe.core.config import load_environment_config
-    from codeframe.core.context_packager import TaskContextPackager
-    from codeframe.core.runtime_preview import preview
-
-    if dry_run:
-        planned = plan(workspace, task, request)
-        say(preview(workspace, planned))
-        gates = planned.gates.describe() if planned.gates else ()
-    else:
-        from codeframe.core.admission import gate_suite
-
-        typed = request.typed or {}
-        suite = (
-            None if typed.get("no_gates") else gate_suite(workspace, load_environment_config(workspace.root))
-        )
-        gates = suite.describe() if suite else ()
-    prompt, _ = TaskContextPackager(workspace, gates=gates).build(
-        task.id, note=str((request.typed or {}).get("note") or "")
-    )
-    say(prompt)
-    if not dry_run:
-        note(f"Nothing was started. To hand this to an engine: cf work start {task.id[:8]} --execute")
 
 
 def _work(workspace: Workspace, planned: Plan, request: Request, *, as_json: bool) -> None:
@@ -296,11 +301,11 @@ def _work(workspace: Workspace, planned: Plan, request: Request, *, as_json: boo
 
 def _tell(workspace: Workspace, task: Task, run: Run) -> None:
     """The verdict in a few lines, and what to type next."""
+    from codeframe.cli.views import answer_hint
     from codeframe.core.models import BlockerStatus, RunStatus
 
     short = task.id[:8]
-    tint = {"COMPLETED": "green", "BLOCKED": "yellow", "STOPPED": "yellow"}.get(run.status.value, "red")
-    print(colour(work_views.verdict_line(run), tint))
+    say(work_views.verdict_line(run), STATUS_COLOURS.get(run.status.value, ""))
     if run.summary:
         say(run.summary.strip())
     if run.error and run.status is not RunStatus.COMPLETED:
@@ -309,19 +314,21 @@ def _tell(workspace: Workspace, task: Task, run: Run) -> None:
         say(f"Note: {line}")
     for line in work_views.change_lines(workspace, run):
         say(f"  {line}")
-    if run.status is RunStatus.BLOCKED or (run.status is RunStatus.TIMEOUT and run.error_class == "stalled"):
-        for blocker in workspace.store.blockers.list(status=BlockerStatus.OPEN, task_id=task.id):
+    open_blockers = workspace.store.blockers.list(status=BlockerStatus.OPEN, task_id=task.id)
+    next_steps = [f"why: cf work why {short}"]
+    if run.status is RunStatus.COMPLETED:
+        next_steps = [f"See the change: cf work diff {short}", f"the evidence: cf work why {short}"]
+    elif open_blockers:
+        for blocker in open_blockers:
             say(f"Blocked: {blocker.question}")
-            if blocker.kind == "question" or blocker.kind == "gates":
-                say(f'Answer with: cf blocker answer {blocker.id[:8]} "…", then: cf work resume {short}')
-            else:
-                say(f"Then: cf work resume {short}")
-    elif run.status is RunStatus.COMPLETED:
-        say(f"See the change: cf work diff {short}    the evidence: cf work why {short}")
+        next_steps = [answer_hint(open_blockers[-1])]
     elif run.status in (RunStatus.STOPPED, RunStatus.TIMEOUT) or run.error_class == "crashed":
-        say(f"Go on: cf work resume {short}    take it back: cf work undo {short}")
+        next_steps = [f"Go on: cf work resume {short}", *next_steps]
     else:
-        say(f"Why: cf work why {short}    again: cf work retry {short}    take it back: cf work undo {short}")
+        next_steps = [f"Try again: cf work retry {short}", *next_steps]
+    if run.evidence.get("changed") and run.status is not RunStatus.COMPLETED:
+        next_steps.append(f"take it back: cf work undo {short}")
+    say("    ".join(next_steps))
 
 
 work_views.register(app)

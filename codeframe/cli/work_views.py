@@ -7,27 +7,28 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from codeframe.cli import typed
 from codeframe.cli.here import recovered_workspace, workspace_here
-from codeframe.cli.output import ago, colour, columns, emit_json, note, say
+from codeframe.cli.output import STATUS_COLOURS, ago, clean, columns, emit_json, note, say, verbatim
 
 if TYPE_CHECKING:
     from codeframe.core.models import Run, Task
     from codeframe.core.workspace import Workspace
 
 JSON = typer.Option(False, "--json", help="Print as JSON.")
-RUN = typer.Option(None, "--run", metavar="RUN", help="A particular run of the task (default: the latest).")
-ID = typer.Argument(..., metavar="ID", help="Task.")
+RUN = typer.Option(None, "--run", metavar="RUN", help="A run of the task; the latest unless given.")
+ID = typer.Argument(..., metavar="ID", help="Task, by the beginning of its id.")
 
 
 def register(app: typer.Typer) -> None:
     """Add the viewing commands to `cf work`."""
     for command in (status, show, why, diff, logs):
-        app.command()(command)
+        app.command(command.__name__)(command)
 
 
 def status(json: bool = JSON) -> None:
-    """What is running now, and what waits for a person."""
-    from codeframe.cli.views import blocker_json, run_json
+    """Show what is running now, and what waits for a person."""
+    from codeframe.cli.views import answer_hint, blocker_json, run_json
     from codeframe.core.models import BlockerStatus
 
     workspace = recovered_workspace()
@@ -50,12 +51,11 @@ def status(json: bool = JSON) -> None:
     else:
         say("Nothing is running.")
     for blocker in blockers:
-        say(f"Blocked {blocker.task_id[:8]}: {blocker.question}")
-        say(f'  cf blocker answer {blocker.id[:8]} "…"')
+        say(f"Blocked: {blocker.task_id[:8]} {blocker.question}\n  {answer_hint(blocker)}")
 
 
 def show(task_id: str = ID, json: bool = JSON) -> None:
-    """A task with its runs, newest last."""
+    """Show a task with its runs, the newest last."""
     from codeframe.cli.views import blocker_json, run_json, task_json
 
     workspace = workspace_here()
@@ -88,8 +88,9 @@ def show(task_id: str = ID, json: bool = JSON) -> None:
 
 
 def why(task_id: str = ID, run: str | None = RUN, json: bool = JSON) -> None:
-    """The evidence behind a run's verdict."""
+    """Show the evidence behind a run's verdict."""
     from codeframe.cli.views import run_json
+    from codeframe.core.gates import describe_gate
 
     workspace = recovered_workspace()
     task, chosen = _run_of(workspace, task_id, run)
@@ -98,14 +99,17 @@ def why(task_id: str = ID, run: str | None = RUN, json: bool = JSON) -> None:
         emit_json({"run": run_json(chosen), "rounds": rounds})
         return
     say(f"Task {task.id[:8]} “{task.title}”, run {chosen.id[:8]} with {chosen.engine} ({chosen.engine_why})")
-    print(colour(verdict_line(chosen), "bold"))
+    say(verdict_line(chosen), STATUS_COLOURS.get(chosen.status.value, ""))
     if chosen.error:
         say(chosen.error)
     for r in rounds:
         say(f"\nRound {r['round']} ({r['reason']}): the engine ended as {r['status']}"
             + (f", {r['error_class']}" if r.get("error_class") else "")
             + (f": {r['error']}" if r.get("error") else ""))  # fmt: skip
-        say(f"  changed {r.get('changed', 0)} files between {r['start'][:10]} and {r['end'][:10]}")
+        files = r.get("changed", 0)
+        say(
+            f"  changed {files} file{'s' if files != 1 else ''} between {r['start'][:10]} and {r['end'][:10]}"
+        )
         for line in r.get("files", [])[:20]:
             say(f"    {line}")
         for commit in r.get("commits", []):
@@ -114,8 +118,7 @@ def why(task_id: str = ID, run: str | None = RUN, json: bool = JSON) -> None:
             if value not in (None, [], {}, "", False):
                 say(f"  {key.replace('_', ' ')}: {_short(value)}")
         for gate in (r.get("gates") or {}).get("gates", []):
-            counts = ", ".join(f"{n} {what}" for what, n in gate["counts"].items() if n)
-            say(f"  gate {gate['name']}: {gate['outcome']}" + (f" ({counts})" if counts else ""))
+            say(f"  gate {describe_gate(gate)}")
             for failure in gate["new"][:20]:
                 say(f"    {failure['title']}" + (f" at {failure['location']}" if failure["location"] else ""))
             for test in gate["gone"][:20]:
@@ -131,16 +134,26 @@ def diff(
     task_id: str = ID,
     run: str | None = RUN,
     stat: bool = typer.Option(False, "--stat", help="Only file names and counts."),
+    json: bool = JSON,
 ) -> None:
-    """What the engine changed in a run, as a patch."""
+    """Show what the engine changed in a run, as a patch."""
     from codeframe.core.leftovers import snapshots_of, spans
 
     workspace = workspace_here()
     task, chosen = _run_of(workspace, task_id, run)
-    done = spans(workspace, chosen)
-    text = snapshots_of(workspace).diff(done[0][0], done[-1][1], stat=stat) if done else ""
-    if text.strip():
-        say(text.rstrip("\n"))
+    snapshots = snapshots_of(workspace)
+    calls = spans(workspace, chosen)
+    start, end = (calls[0][0], calls[-1][1]) if calls else (None, None)
+    patch = snapshots.diff_bytes(start, end, stat=stat) if start and end else b""
+    if json:
+        changes = snapshots.changes(start, end) if start and end else []
+        emit_json({
+            "task_id": task.id, "run_id": chosen.id, "start": start, "end": end,
+            "files": [{"path": c.path, "kind": c.kind} for c in changes],
+            "diff": patch.decode("utf-8", "replace"),
+        })  # fmt: skip
+    elif patch.strip():
+        verbatim(patch, patch=True)
     else:
         note(f"Run {chosen.id[:8]} of task {task.id[:8]} changed nothing.")
 
@@ -148,10 +161,16 @@ def diff(
 def logs(
     task_id: str = ID,
     run: str | None = RUN,
-    limit: int = typer.Option(0, "--limit", min=0, metavar="N", help="Only the last N lines (0: all)."),
-    json: bool = typer.Option(False, "--json", help="The stored lines as they are, one JSON object each."),
+    limit: int = typer.Option(
+        0,
+        "--limit",
+        metavar="N",
+        parser=typed.whole_number("--limit", 0),
+        help="Only the last N lines; 0 for all.",
+    ),
+    json: bool = typer.Option(False, "--json", help="Print each line as a JSON object: t, s, n, line."),
 ) -> None:
-    """Every line the engine printed in a run, with its time."""
+    """Print every line the engine printed in a run, with its time."""
     from collections import deque
     from collections.abc import Iterable
 
@@ -160,11 +179,12 @@ def logs(
     workspace = workspace_here()
     _, chosen = _run_of(workspace, task_id, run)
     lines: Iterable[dict[str, Any]] = read_transcript(workspace.run_dir(chosen.id) / "transcript.jsonl")
-    for line in deque(lines, maxlen=limit) if limit else lines:
+    for record in deque(lines, maxlen=limit) if limit else lines:
+        when = str(record.get("t", ""))
         if json:
-            print(jsonlib.dumps(line))
+            print(jsonlib.dumps({**record, "t": when.replace("+00:00", "Z")}))
         else:
-            say(f"{str(line.get('t', ''))[11:19]} {line.get('s', '')} {line.get('line', '')}")
+            print(f"{when[11:19]} {record.get('s', '')} {clean(str(record.get('line', '')))}")
 
 
 # -- shared with work_commands ---------------------------------------------------------------------
@@ -200,7 +220,8 @@ def change_lines(workspace: Workspace, run: Run) -> list[str]:
 
 def _tokens(run: Run) -> str:
     u = run.usage
-    return f"{u.input_tokens} in + {u.cached_input_tokens} cached, {u.output_tokens} out"
+    cached = f" + {u.cached_input_tokens} cached" if u.cached_input_tokens else ""
+    return f"{u.input_tokens}{cached} tokens in, {u.output_tokens} out"
 
 
 def _run_of(workspace: Workspace, task_id: str, run: str | None) -> tuple[Task, Run]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from codeframe.core import config as configuration
-from codeframe.core.engine_registry import EngineRegistry, resolve_engine
+from codeframe.core.engine_registry import DEFAULT_WHY, TYPED_WHY, EngineRegistry, resolve_engine
 from codeframe.core.errors import CodeFrameError, RequirementsError, UsageError
 from codeframe.core.gates import Gate, GateSuite, declared_gates, find_gates
 from codeframe.core.leftovers import snapshots_of, unaccepted
@@ -116,17 +116,23 @@ def gate_suite(
 
 
 def check_engine(name: str, why: str, task: Task | None = None) -> None:
-    """Raise RequirementsError when the engine is unknown here or something it needs is missing."""
+    """Raise RequirementsError when the engine is unknown here or something it needs is missing; UsageError when an
+    unknown one was typed."""
     try:
         requirements = EngineRegistry.check_requirements(name, quick=True)
     except ValueError as e:
         others = EngineRegistry.available()
-        target = task.id[:8] if task else "<task>"
-        hint = (
-            f"Type: cf work start {target} --execute --engine {others[0]}"
-            if others
-            else "Type: cf engines list"
-        )
+        target = task.id[:8] if task else "ID"
+        hint = "Type: cf engines list"
+        if others:
+            hint = f"Type: cf work start {target} --execute --engine {others[0]}"
+            hint += f"; or choose it for good: cf config set engine {others[0]}"
+        if why == DEFAULT_WHY:
+            raise RequirementsError(
+                f"No engine is chosen, and the default, {name}, is not there.", hint
+            ) from None
+        if why == TYPED_WHY:
+            raise UsageError(str(e), "Type: cf engines list") from None
         raise RequirementsError(f"{e} It was chosen by {why}.", hint) from None
     missing = [what for what, there in requirements.items() if not there]
     if missing:

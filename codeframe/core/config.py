@@ -12,11 +12,13 @@ from typing import Any
 
 from codeframe.core.durations import parse_duration
 from codeframe.core.errors import CodeFrameError, UsageError
+from codeframe.core.safe_read import Unreadable, read_text_inside
 from codeframe.core.strict_parse import parse_json, parse_yaml
 
 CONFIG_DIR = ".codeframe"
 _ALIAS = "default_engine"  # of `engine`
 _GATES_EXAMPLE = "[{name: unit, command: pytest -q, timeout: 10m}]"
+_MAX_DOCUMENT_BYTES = 256 * 1024  # of a Markdown file with front matter
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
@@ -105,7 +107,7 @@ def load_environment_config(repo_path: Path) -> EnvironmentConfig:
     """
     path = _config_path(repo_path)
     config = EnvironmentConfig.from_dict(_read(path) if path else {})
-    _refuse_invalid(config, path)
+    _refuse_invalid(config, path, "Correct it in an editor.")
     return config
 
 
@@ -140,9 +142,10 @@ def set_value(repo_path: Path, key: str, value_text: str) -> EnvironmentConfig:
 
 def front_matter(path: Path) -> dict[str, Any]:
     """The YAML between the leading `---` lines of a Markdown file; {} when there is none or it is broken."""
+    real = Path(os.path.realpath(path))
     try:
-        lines = path.read_text(encoding="utf-8-sig", errors="replace").splitlines()
-    except OSError:
+        lines = read_text_inside(real.parent, real, _MAX_DOCUMENT_BYTES).splitlines()
+    except Unreadable:
         return {}
     if not lines or lines[0].rstrip() != "---":
         return {}
@@ -251,11 +254,13 @@ def _unreadable(path: Path, why: str) -> UsageError:
     return UsageError(f"{path} cannot be read: {why}.", "Correct it in an editor, or delete the file.")
 
 
-def _refuse_invalid(config: EnvironmentConfig, path: Path | None) -> None:
+def _refuse_invalid(
+    config: EnvironmentConfig, path: Path | None, hint: str = "Type: cf config set KEY VALUE"
+) -> None:
     sentences = config.validate()
     if sentences:
         where = f"{path}: " if path else ""
-        raise UsageError(where + " ".join(sentences), "Type: cf config set KEY VALUE")
+        raise UsageError(where + " ".join(sentences), hint)
 
 
 def _shown(value: Any) -> str:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 DEFAULT_ENGINE = "built-in"
+TYPED_WHY, DEFAULT_WHY = "--engine", "the default"
 ENTRY_POINT_GROUP = "codeframe.engines"
 ENGINE_VARIABLE = "CODEFRAME_ENGINE"
 _KEYS = ("engine", "default_engine")
@@ -146,7 +147,7 @@ def resolve_engine(
     Whether there is one of that name shows in `get`. UsageError when the configuration cannot be read.
     """
     if cli_engine:
-        return cli_engine, "--engine"
+        return cli_engine, TYPED_WHY
     if task_engine:
         return task_engine, "the task's own engine"
     root = workspace.root
@@ -159,4 +160,4 @@ def resolve_engine(
                 return name.strip(), f"front matter of {document}"
     if named := os.environ.get(ENGINE_VARIABLE, "").strip():
         return named, ENGINE_VARIABLE
-    return DEFAULT_ENGINE, "the default"
+    return DEFAULT_ENGINE, DEFAULT_WHY

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -20,7 +21,7 @@ from codeframe.core.context_packager import TaskContextPackager
 from codeframe.core.engine_registry import EngineRegistry
 from codeframe.core.errors import CodeFrameError
 from codeframe.core.gates import GateResult, GateSuite
-from codeframe.core.leftovers import baseline_run, chain, snapshots_of
+from codeframe.core.leftovers import baseline_run, chain, close_open_call, snapshots_of
 from codeframe.core.models import (
     Blocker,
     BlockerStatus,
@@ -140,7 +141,7 @@ class _Job:
             adapter, snapshots=self.snapshots, gates=suite, baseline=baseline,
             policy=Policy(options.max_corrections, options.require_gates, options.stall_action, options.backoff_s),
             new_session=lambda: str(uuid.uuid4()), recorder=self, redactor=self.redactor, opening=self._opening(),
-            changed_before=self._stands_on_work(),
+            changed_before=self._stands_on_work(), summary_before=self._summary_before(),
         )  # fmt: skip
         self.wrapper = wrapper
         self.stop.on_throw(wrapper.cancel)
@@ -208,6 +209,10 @@ class _Job:
             parts.append(feedback.read_text(encoding="utf-8", errors="replace"))
         text = "\n\n".join(p for p in parts if p)
         return (text,) if text else ()
+
+    def _summary_before(self) -> str:
+        before = self.run.previous_run_id
+        return self.store.runs.get(before).summary if before is not None else ""
 
     def _stands_on_work(self) -> bool:
         return any(run.evidence.get("changed") for run in chain(self.workspace, self.run)[:-1])
@@ -285,12 +290,19 @@ class _Job:
                 return
             refused = isinstance(error, CodeFrameError)
             words = error.problem if isinstance(error, CodeFrameError) else f"{type(error).__name__}: {error}"
+            try:
+                run = close_open_call(self.workspace, self.snapshots, run)
+            except CodeFrameError:
+                pass  # it stays open, and is closed once the repository is whole again
             done = self.store.runs.rounds(run.id)
+            is_open = "open_start" in run.process
+            changed = is_open or any(r.get("changed") for r in done)
+            began = is_open or bool(done)
             self.store.runs.finish(
                 run.id, RunStatus.FAILED, TaskStatus.READY, error=words,
-                error_class=ErrorClass.SPAWN_FAILED if refused and not done else ErrorClass.CRASHED,
-                leftover=Leftover.PENDING if any(r.get("changed") for r in done) else Leftover.NONE,
-                evidence={"changed": any(r.get("changed") for r in done), "internal_error": words},
+                error_class=ErrorClass.CRASHED if began or not refused else ErrorClass.SPAWN_FAILED,
+                leftover=Leftover.PENDING if changed else Leftover.NONE,
+                evidence={"changed": changed, "internal_error": words},
             )  # fmt: skip
         except CodeFrameError:
             pass  # the first error is the one to show; the next command's recovery closes the run
@@ -304,7 +316,8 @@ class _Job:
     def _publish(self, event: AgentEvent) -> None:
         coarse = event.type == "error" or event.metadata.get("source") == "codeframe"
         if coarse:  # the transcript has the rest (rule 8.2)
-            self.store.events.add(event.type, event.message, run_id=self.run.id, task_id=self.run.task_id)
+            with contextlib.suppress(CodeFrameError):  # what cannot be told of must not end the run
+                self.store.events.add(event.type, event.message, run_id=self.run.id, task_id=self.run.task_id)
         if self.on_event is not None:
             self.on_event(event)
 

@@ -16,7 +16,7 @@ def preview(workspace: Workspace, planned: Plan) -> str:
         f"engine    {planned.engine} ({planned.engine_why})"
         + (f", model {options.model}" if options.model else ""),
         f"limits    {format_duration(options.timeout_s)} in all, "
-        f"{format_duration(options.stall_timeout_s)} of silence, {options.max_corrections} corrections",
+        f"{format_duration(options.stall_timeout_s)} of silence, {options.max_corrections} correction{'s' if options.max_corrections != 1 else ''}",
         *(f"gate      {line}" for line in gates or ("none found: the result would be unverified",)),
         f"snapshot  refs/codeframe/{workspace.id}/{planned.task.id}/… of {workspace.repo.toplevel}",
         "",

@@ -34,11 +34,11 @@ RUN_TRANSITIONS: Mapping[RunStatus, tuple[RunStatus, ...]] = {
 }
 
 
-def check(kind: str, frm: StrEnum, to: StrEnum) -> None:
-    """Return when a `kind` ("task" or "run") may go from `frm` to `to`; else raise CodeFrameError."""
+def check(kind: str, frm: StrEnum, to: StrEnum, hint: str = "") -> None:
+    """Return when a `kind` ("task" or "run") may go from `frm` to `to`; else raise CodeFrameError with `hint`."""
     legal: tuple[StrEnum, ...]
     legal = TASK_TRANSITIONS[TaskStatus(frm)] if kind == "task" else RUN_TRANSITIONS[RunStatus(frm)]
     if to in legal:
         return
     words = f"only {', '.join(legal)} may follow" if legal else f"{frm} is final"
-    raise CodeFrameError(f"A {kind} cannot go from {frm} to {to}: {words}.")
+    raise CodeFrameError(f"A {kind} cannot go from {frm} to {to}: {words}.", hint)

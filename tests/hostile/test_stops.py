@@ -25,7 +25,9 @@ WORK = "x = 1\n"
 def begin(stage: Stage, *steps: object) -> tuple[Task, subprocess.Popen[str]]:
     """A run whose engine has written work.py, left children of both kinds and then does `steps`."""
     there = stage.repo.parent / "engine-is-there"
-    busy = session(wrote("work.py", WORK), spawn(), spawn(session=True, ignore=["SIGTERM", "SIGINT"]), touch(there))
+    busy = session(
+        wrote("work.py", WORK), spawn(), spawn(session=True, ignore=["SIGTERM", "SIGINT"]), touch(there)
+    )
     stage.engine.calls(
         call(busy, *steps),  # type: ignore[arg-type]
         call(session(wrote("more.py", WORK), verdict("done"))),
@@ -70,7 +72,9 @@ def to_cf(number: int) -> Callable[[int], None]:
     ],
     ids=["ctrl-c", "sigint", "sigterm", "sighup"],
 )
-def test_a_signal_stops_the_run_and_all_below_it(stage: Stage, send: Callable[[int], None], exit: int) -> None:
+def test_a_signal_stops_the_run_and_all_below_it(
+    stage: Stage, send: Callable[[int], None], exit: int
+) -> None:
     task, process = begin(stage, interruptible(), hang())
     send(process.pid)
     check_stopped(stage, stage.ended(task, process), exit)

@@ -229,6 +229,8 @@ class ClaudeCodeAdapter(SubprocessAdapter):
         for block in _dicts(_dict(obj.get("message")).get("content")):
             kind = block.get("type")
             if kind == "text" and not obj.get("error") and (text := _text(block.get("text"))):
+                if not in_subagent:
+                    self.heard.text = text  # its last words, should no good end follow
                 yield AgentEvent("output", text, metadata={"sub_agent": True} if in_subagent else {})
             elif kind == "tool_use":
                 yield from self._tool_call(block)
@@ -273,22 +275,22 @@ class ClaudeCodeAdapter(SubprocessAdapter):
         heard = self.heard
         heard.open_tools.clear()
         heard.usage = self._usage(obj)
-        heard.text = _text(obj.get("result")) or "\n".join(map(_text, _list(obj.get("errors"))))
+        said = _text(obj.get("result")) or "\n".join(map(_text, _list(obj.get("errors"))))
         heard.report = parse_structured(obj.get("structured_output")) or heard.report
         if denied := [_text(d.get("tool_name")) for d in _dicts(obj.get("permission_denials"))]:
             # Even a run that was denied everything says success.
             heard.evidence |= {"permission_denials": denied, "fully_denied": self._succeeded == 0}
         subtype = _text(obj.get("subtype"))
         if obj.get("is_error") not in (False, None) or subtype.startswith("error"):
-            heard.terminal = self._error(obj, subtype)
+            heard.terminal = self._error(obj, subtype, said or subtype or "an error without a text")
         elif obj.get("num_turns") == 0 and heard.report is None:
             # What a slash command does: success, and the model was never asked.
-            heard.terminal = Terminal(f"the model was not asked: {heard.text}", ErrorClass.PROTOCOL)
+            heard.terminal = Terminal(f"the model was not asked: {said}", ErrorClass.PROTOCOL)
         else:
             heard.terminal = Terminal()
+            heard.text = said
 
-    def _error(self, obj: dict[str, Any], subtype: str) -> Terminal:
-        text = self.heard.text or subtype or "an error without a text"
+    def _error(self, obj: dict[str, Any], subtype: str, text: str) -> Terminal:
         if _SESSION_GONE in text and subtype == "error_during_execution":
             self.heard.evidence["session_lost"] = True
             return Terminal(text, ErrorClass.PROTOCOL)

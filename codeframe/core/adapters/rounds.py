@@ -8,9 +8,7 @@ from typing import Any, Protocol
 
 from codeframe.core.agent_adapter import AgentResult
 from codeframe.core.models import TokenUsage
-from codeframe.core.snapshots import FileChange
-
-FILES_IN_EVIDENCE = 200
+from codeframe.core.snapshots import FileChange, in_short
 
 
 @dataclass(frozen=True)
@@ -27,7 +25,7 @@ class RoundRecord:
     gates: Mapping[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready; file lists are cut at FILES_IN_EVIDENCE with the full count beside them."""
+        """JSON-ready; long file lists are cut, with the full count beside them."""
         usage = self.result.token_usage or TokenUsage()
         return {
             "round": self.round,
@@ -39,8 +37,7 @@ class RoundRecord:
             "error": self.result.error,
             "summary": self.result.summary,
             "session_id": self.result.session_id,
-            "changed": len(self.changes),
-            "files": [f"{c.kind} {c.path}" for c in self.changes[:FILES_IN_EVIDENCE]],
+            **in_short(self.changes),
             "commits": list(self.commits),
             "duration_ms": self.result.duration_ms,
             "input_tokens": usage.input_tokens,

@@ -88,10 +88,12 @@ class VerificationWrapper:
         redactor: Redactor,
         opening: str | None = None,
         changed_before: bool = False,
+        summary_before: str = "",
     ) -> None:
         """`opening` is said first where the session of an earlier run goes on, in place of the whole prompt.
 
-        `changed_before` says that an earlier run of the same work already changed something.
+        `changed_before` says that an earlier run of the same work already changed something,
+        `summary_before` is what that run said last.
         """
         self._inner = inner
         self._snapshots = snapshots
@@ -103,6 +105,7 @@ class VerificationWrapper:
         self._redactor = redactor  # what gates print goes into prompts (rule 9.2)
         self._opening = opening
         self._changed = changed_before
+        self._summary_before = summary_before
         self._events = EventStream()
         self._cancel = threading.Event()
         self._capabilities: Capabilities = getattr(type(inner), "capabilities", Capabilities())
@@ -159,6 +162,8 @@ class VerificationWrapper:
             result, end = self._engine_call(p, workspace, prompt, reason)
             if result.status is not AgentResultStatus.COMPLETED:
                 return self._final(p, result)
+            if end.unfinished:
+                return self._left_unfinished(p, result, end)
             if p.first_start is not None and end.branch != p.first_start.branch:
                 return self._branch_switched(p, result, p.first_start, end)
             if not self._changed and not result.already_satisfied:
@@ -197,12 +202,13 @@ class VerificationWrapper:
         self, p: _Progress, workspace: Path, prompt: str, reason: str
     ) -> tuple[AgentResult, Snapshot]:
         """One round's engine work: one call, plus what passing faults and lost sessions make necessary."""
+        asked = prompt
         transient = 0
         fresh_tried = stall_retried = False
         while True:
             result, end = self._launch(p, workspace, prompt, reason)
             failed = result.error_class if result.status is not AgentResultStatus.COMPLETED else None
-            if failed is None or self._cancel.is_set():
+            if failed is None or self._cancel.is_set() or end.unfinished:
                 return result, end
             lost = bool(result.evidence.get("session_lost"))
             if (lost or failed is ErrorClass.CONTEXT_WINDOW) and not fresh_tried:
@@ -211,8 +217,9 @@ class VerificationWrapper:
                 self._say(f"{why}; starting a fresh session with a summary.")
                 p.notes.append(f"{why}; the run went on in a fresh session.")
                 self._fresh_session(p)
-                extra = "Go on with the task." if prompt is p.task_prompt else prompt
-                prompt, reason = followups.cold(p.task_prompt, extra, p.summary), "fresh_session"
+                extra = "Go on with the task." if asked is p.task_prompt else asked
+                before = p.summary or self._summary_before
+                prompt, reason = followups.cold(p.task_prompt, extra, before), "fresh_session"
                 continue
             if failed is ErrorClass.STALLED and self._policy.stall_action == "retry" and not stall_retried:
                 stall_retried = True
@@ -359,6 +366,13 @@ class VerificationWrapper:
             p, result, AgentResultStatus.FAILED, error_class=ErrorClass.NO_CHANGE,
             error="The engine reported success twice but changed nothing.",
         )  # fmt: skip
+
+    def _left_unfinished(self, p: _Progress, result: AgentResult, end: Snapshot) -> AgentResult:
+        question = (
+            f"The engine left the repository in the middle of something. {end.unfinished}, "
+            "then answer and resume. Its work is saved."
+        )
+        return self._final(p, result, AgentResultStatus.BLOCKED, blocker_question=question)
 
     def _branch_switched(
         self, p: _Progress, result: AgentResult, start: Snapshot, end: Snapshot

@@ -3,7 +3,7 @@
 from codeframe.core.gates.compare import GateVerdict
 from codeframe.core.gates.discovery import declared_gates, find_gates
 from codeframe.core.gates.model import Failure, Gate, GateOutcome, GateResult
-from codeframe.core.gates.report import GateReport
+from codeframe.core.gates.report import GateReport, describe_gate
 from codeframe.core.gates.suite import GateSuite
 
 __all__ = [
@@ -15,5 +15,6 @@ __all__ = [
     "GateSuite",
     "GateVerdict",
     "declared_gates",
+    "describe_gate",
     "find_gates",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,7 +64,7 @@ class GateReport:
 
     def summary_lines(self) -> list[str]:
         """One plain line per gate, for people."""
-        return [_summary(v) for v in self.verdicts]
+        return [describe_gate(_evidence(v)) for v in self.verdicts]
 
     def to_evidence(self) -> dict[str, Any]:
         """JSON-ready: what the status was drawn from. Long lists are cut and their length is told."""
@@ -114,18 +114,27 @@ def _left_alone(verdict: GateVerdict) -> Iterator[str]:
         yield f"- {verdict.result.gate.name}: and {len(verdict.old) - _MAX_OLD_LISTED} more"
 
 
-def _summary(verdict: GateVerdict) -> str:
-    result = verdict.result
-    counts = {
-        "new": len(verdict.new),
-        "gone or skipped": len(verdict.gone),
-        "old": len(verdict.old),
-        "flaky": len(verdict.flaky),
-        "passed": len(result.passed),
-    }
-    words = [result.outcome.value.replace("_", " "), *(f"{n} {word}" for word, n in counts.items() if n)]
-    note = f" ({one_line(verdict.note)})" if verdict.note else ""
-    return f"{result.gate.name}: {', '.join(words)}, {result.duration_ms / 1000:.1f} s{note}"
+def describe_gate(row: Mapping[str, Any]) -> str:
+    """One plain line about a gate, for people, from its row in `to_evidence`."""
+    counts = row["counts"]
+    old = _count(counts["old"], "old failure")
+    words = [row["outcome"].replace("_", " ")]
+    if row["outcome"] == GateOutcome.FAILED and not row["blocking"]:
+        left = [f"{old} left alone" if old else "", f"{counts['flaky']} flaky" if counts["flaky"] else ""]
+        words = [
+            f"nothing new failed ({', '.join(filter(None, left))})" if any(left) else "nothing new failed"
+        ]
+    else:
+        new, gone = _count(counts["new"], "new failure"), _count(counts["gone"], "test")
+        words += [new, f"{gone} gone or skipped" if gone else "", old]
+        words += [f"{counts['flaky']} flaky" if counts["flaky"] else ""]
+    words += [f"{counts['passed']} passed" if counts["passed"] else "", f"{row['duration_ms'] / 1000:.1f} s"]
+    note = f" ({one_line(row['note'])})" if row["note"] else ""
+    return f"{row['name']}: {', '.join(filter(None, words))}{note}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' if number != 1 else ''}" if number else ""
 
 
 def _evidence(verdict: GateVerdict) -> dict[str, Any]:

@@ -37,7 +37,7 @@ class BlockerStore:
         """The blocker with exactly this id; UsageError when there is none."""
         rows = self._db.query(f"{_SELECT} WHERE id = ?", (id,))
         if not rows:
-            raise UsageError(f"There is no blocker '{id}'.", "Type: cf blockers list")
+            raise UsageError(f"There is no blocker '{id}'.", "Type: cf blocker list")
         return _blocker(rows[0])
 
     def find(self, prefix: str) -> Blocker:
@@ -48,7 +48,7 @@ class BlockerStore:
                 prefix,
                 noun="blocker",
                 label="substr(question, 1, 60)",
-                list_with="cf blockers list",
+                list_with="cf blocker list",
             )
         )
 
@@ -62,12 +62,12 @@ class BlockerStore:
         UsageError for an empty answer, CodeFrameError when the blocker is RESOLVED.
         """
         if not text.strip():
-            raise UsageError("The answer is empty.", f'Type: cf blockers answer {id} "your answer"')
+            raise UsageError("The answer is empty.", f'Type: cf blocker answer {id} "your answer"')
         with self._db.write() as connection:
             blocker = self.get(id)
             if blocker.status == BlockerStatus.RESOLVED:
                 raise CodeFrameError(
-                    f"Blocker {id} is resolved: its answer was used.", "Type: cf blockers list"
+                    f"Blocker {id} is resolved: its answer was used.", "Type: cf blocker list"
                 )
             connection.execute(
                 "UPDATE blockers SET status = ?, answer = ?, answered_at = ? WHERE id = ?",

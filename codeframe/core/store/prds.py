@@ -20,7 +20,7 @@ class PrdStore:
     def add(self, title: str, content: str) -> Prd:
         """Store a document, which is in force from now on. UsageError when it has no text."""
         if not content.strip():
-            raise UsageError("The PRD is empty.", "Type: cf prd add FILE, with a file that has text in it")
+            raise UsageError("The PRD is empty.", "Type: cf prd add FILE")
         with self._db.write() as connection:
             prd = Prd(new_id(connection, "prds"), clean(title).strip(), clean(content), utc_now())
             connection.execute(
@@ -40,7 +40,7 @@ class PrdStore:
 
     def find(self, prefix: str) -> Prd:
         """The one document whose id starts with `prefix`; UsageError when none or several do."""
-        id_ = self._db.find_id("prds", prefix, noun="PRD", label="title", list_with="cf prd list")
+        id_ = self._db.find_id("prds", prefix, noun="PRD", label="title", list_with="cf prd show --all")
         return _prd(self._db.query(f"{_SELECT} WHERE id = ?", (id_,))[0])
 
 

@@ -48,7 +48,9 @@ class TaskStore:
         other than BACKLOG or READY.
         """
         if status not in (TaskStatus.BACKLOG, TaskStatus.READY):
-            raise UsageError(f"A new task cannot be {status}: only BACKLOG and READY may be.")
+            raise UsageError(
+                f"A new task cannot be {status}: only BACKLOG and READY may be.", "Leave the state out."
+            )
         values = _checked(
             {"title": title, "description": description, "priority": priority, "engine": engine}
         )
@@ -118,11 +120,12 @@ class TaskStore:
                 return task
             if to == TaskStatus.IN_PROGRESS:
                 raise CodeFrameError(
-                    f"Task {id} becomes IN_PROGRESS only when it is started.", f"Type: cf work start {id}"
+                    f"Task {id} becomes IN_PROGRESS only when it is started.",
+                    f"Type: cf work start {id} --execute",
                 )
             if task.status == TaskStatus.IN_PROGRESS:
                 raise CodeFrameError(f"Task {id} is being worked on.", f"Stop that first: cf work stop {id}")
-            state_machine.check("task", task.status, to)
+            state_machine.check("task", task.status, to, _way_out(task))
             _write_status(connection, id, to)
             return self.get(id)
 
@@ -131,11 +134,11 @@ class TaskStore:
         if TaskStatus.IN_PROGRESS in (frm, to):
             raise CodeFrameError(
                 "Tasks become IN_PROGRESS, and leave it, only one by one.",
-                "Type: cf work start, or cf work stop",
+                "Type: cf work start ID --execute, or cf work stop ID",
             )
         if frm == to:
             return 0
-        state_machine.check("task", frm, to)
+        state_machine.check("task", frm, to, "Type: cf tasks set --all --from BACKLOG status READY")
         with self._db.write() as connection:
             return connection.execute(
                 "UPDATE tasks SET status = ?, updated_at = ? WHERE status = ?", (to, stamp(utc_now()), frm)
@@ -269,7 +272,9 @@ def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
         if not values["title"]:
             raise UsageError("A task needs a title.", 'Type: cf tasks add "what is to be done"')
     if abs(values.get("priority", 0)) > _LARGEST_PRIORITY:
-        raise UsageError(f"A priority lies between -{_LARGEST_PRIORITY} and {_LARGEST_PRIORITY}.")
+        raise UsageError(
+            f"A priority lies between -{_LARGEST_PRIORITY} and {_LARGEST_PRIORITY}.", "Type: --priority 1"
+        )
     return values
 
 
@@ -281,11 +286,11 @@ def _way_out(task: Task) -> str:
     """What to type for a task that `start` does not take."""
     return {
         TaskStatus.BACKLOG: f"Approve it: cf tasks set {task.id} status READY",
-        TaskStatus.READY: f"Start it: cf work start {task.id}",
+        TaskStatus.READY: f"Start it: cf work start {task.id} --execute",
         TaskStatus.FAILED: f"Try it again: cf work retry {task.id}",
         TaskStatus.BLOCKED: f"Answer its blocker, then: cf work resume {task.id}",
         TaskStatus.DONE: f"To do it again: cf tasks set {task.id} status READY",
-    }.get(task.status, "Add a new task for what is still to be done: cf tasks add")
+    }.get(task.status, "Add a task for what is still to be done: cf tasks add TITLE")
 
 
 def _named(tasks: Iterable[Task]) -> str:

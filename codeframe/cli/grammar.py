@@ -1,0 +1,122 @@
+"""How commands are declared, how their help reads, and what is said when they are typed wrongly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.models import Default
+
+from codeframe.cli.output import note
+from codeframe.core.errors import EXIT_USAGE, UsageError
+
+# typer carries its own click; its usage error is reached through the one public subclass.
+ClickUsageError: Any = typer.BadParameter.__base__
+
+
+class Command(TyperCommand):
+    """A command whose options stand in sections (`rich_help_panel`), without what their help does not say."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except ClickUsageError as e:
+            e.ctx = e.ctx or ctx  # so that the message can name the command
+            raise
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
+
+    def get_short_help_str(self, limit: int = 45) -> str:
+        return _first_sentence(self.help)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None:
+                kind = "Arguments" if param.param_type_name == "argument" else "Options"
+                section = getattr(param, "rich_help_panel", None) or kind
+                sections.setdefault(section, []).append((record[0], getattr(param, "help", None) or ""))
+        for name, rows in sections.items():
+            with formatter.section(name):
+                formatter.write_dl(rows)
+
+
+class Group(TyperGroup):
+    """A group that shows its help on stderr when no command follows, and knows the nearest one to a typo."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not args and not ctx.resilient_parsing:
+            note(ctx.get_help())
+            raise typer.Exit(EXIT_USAGE)
+        return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            raise UsageError(
+                f"There is no command {ctx.command_path} {args[0]}.{_near(args[0], self.list_commands(ctx))}",
+                f"Type: {ctx.command_path} --help",
+            )
+        return super().resolve_command(ctx, args)
+
+    def get_short_help_str(self, limit: int = 45) -> str:
+        return _first_sentence(self.help)
+
+
+class Commands(typer.Typer):
+    """`typer.Typer` with the classes above, plain text and no completion options in every help."""
+
+    def __init__(self, help: str | None = None, *, cls: type[Group] = Group) -> None:
+        super().__init__(
+            cls=cls, help=help or Default(None), rich_markup_mode=None, add_completion=False,
+            context_settings={"help_option_names": ["-h", "--help"]},
+        )  # fmt: skip
+
+    def command(self, name: str | None = None, **settings: Any) -> Callable[..., Any]:
+        return super().command(name, **{"cls": Command, **settings})
+
+
+def in_words(error: Any, root_options: tuple[str, ...]) -> tuple[str, str]:
+    """What is wrong and what to type, for a usage error of click's. `root_options` go right after `cf`."""
+    typed = error.ctx.command_path if error.ctx is not None else "cf"
+    command = typed.removeprefix("cf ")
+    usage = f"Type: {typed} --help"
+    kind = type(error).__name__
+    if kind == "NoSuchOption":
+        name = error.option_name
+        if name in root_options and command != "cf":
+            return (
+                f"{name} goes right after cf.",
+                f"Type: cf {name}{' DIR' if name == '-C' else ''} {command}",
+            )
+        known = [option for p in error.ctx.command.get_params(error.ctx) for option in p.opts]
+        return f"{command} has no option {name}.{_near(name, known)}", usage
+    if kind == "MissingParameter":
+        needed = [p for p in error.ctx.command.get_params(error.ctx) if p.required]
+        words = " ".join(p.make_metavar(error.ctx) for p in needed)
+        return f"{command} needs {error.param.make_metavar(error.ctx)}.", f"Type: {typed} {words}"
+    if kind == "UsageError" and "unexpected extra argument" in error.message:
+        extra = error.message.rpartition("(")[2].rstrip(")")
+        return (
+            f"{command} does not know what to do with “{extra}”.",
+            f"Words that belong together go in quotes; see {typed} --help",
+        )
+    if kind == "BadOptionUsage" and "requires an argument" in error.message:
+        return f"{error.option_name} needs a value.", usage
+    message = error.format_message().strip().replace("'", "")
+    return message if message.endswith((".", "?", "!")) else f"{message}.", usage
+
+
+def _near(word: str, known: list[str]) -> str:
+    bare = {name.lstrip("-"): name for name in known}
+    typed = word.lstrip("-")
+    found = [n for n in bare if len(typed) > 2 and n.startswith(typed)] or get_close_matches(typed, bare, n=1)
+    return f" Did you mean {bare[found[0]]}?" if found else ""
+
+
+def _first_sentence(text: str | None) -> str:
+    return " ".join((text or "").split("\n\n")[0].split()).split(". ")[0].rstrip(".")
