@@ -26,7 +26,6 @@ class Confined:
     """Reads and writes below `root`. Every method raises ToolError for what is refused or fails."""
 
     def __init__(self, root: Path) -> None:
-        self._given = os.path.abspath(root)
         self._root = os.path.realpath(root)
 
     def resolve(self, path: str) -> str:
