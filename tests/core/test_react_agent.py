@@ -272,7 +272,7 @@ def test_no_time_left_is_a_timeout(tmp_path: Path) -> None:
 
 
 BLOCKS = st.sampled_from(
-    [words("hm"), use("list_files", "c"), use("read_file", "c", path=1), use("x", "c"),
+    [words("hm"), use("read_file", "c", path="nowhere"), use("read_file", "c", path=1), use("x", "c"),
      use("finish", "c", status="completed", summary="s"), use("finish", "c", status=1)]
 )  # fmt: skip
 STOPS = st.sampled_from(

@@ -231,7 +231,7 @@ def test_git_s_own_files_are_out_of_bounds(box: Box) -> None:
 NAMES = st.sampled_from(["a", "b", "c", "..", ".", ".git"])
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     links=st.lists(st.tuples(NAMES, st.lists(NAMES, min_size=1, max_size=4), st.booleans()), max_size=4),
     path=st.lists(NAMES, min_size=1, max_size=5),

@@ -193,7 +193,7 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(st.lists(PIECES, max_size=12).map(" ".join) | st.text(max_size=60))
 def test_no_command_line_makes_it_stumble(command: str) -> None:
     assert isinstance(refusal(command, WORK, HOME), str | None)

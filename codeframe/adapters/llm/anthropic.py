@@ -133,7 +133,7 @@ class AnthropicProvider:
             keyless = os.environ.get(BASE_URL) and not any(map(os.environ.get, KEYS))
             self._sdk_client = anthropic.AsyncAnthropic(
                 max_retries=0,  # waiting and trying again is done around the whole engine call (rule 4.6)
-                timeout=anthropic.Timeout(silence, connect=min(silence, _CONNECT_S)),
+                timeout=anthropic.Timeout(silence, connect=_CONNECT_S),
                 api_key=_NO_KEY if keyless else None,  # None: as the environment says
             )
         return self._sdk_client

