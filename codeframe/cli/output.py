@@ -13,13 +13,13 @@ from typing import Any
 
 # Control characters and bidirectional overrides: a title or an engine's output must never move the
 # cursor, recolour the screen or reorder what is read (rule 10.3).
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-_ESCAPE = re.compile(
+_CONTROL = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
+_ESCAPE = (
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours, the cursor
     r"|(?:\x1b\]|\x9d)[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"  # the window's title, links
     r"|\x1b.?"
 )
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_SURROGATE = r"[\ud800-\udfff]"
 
 _COLOURS = {"red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36", "bold": "1"}
 _NARROWEST = 20  # columns that the last cell of a row always gets
@@ -31,7 +31,9 @@ STATUS_COLOURS = {
 
 def clean(text: str, *, lines: bool = False) -> str:
     """`text` without escapes and control characters; newlines and tabs stay only with `lines`."""
-    text = _SURROGATE.sub("\ufffd", _CONTROL.sub("", _ESCAPE.sub("", text)))
+    if text.isprintable():  # as nearly every text is: none of the characters in question
+        return text
+    text = re.sub(_SURROGATE, "\ufffd", re.sub(_CONTROL, "", re.sub(_ESCAPE, "", text)))
     return text if lines else text.replace("\n", " ").replace("\t", " ")
 
 

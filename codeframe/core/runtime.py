@@ -9,7 +9,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from codeframe.core import config as configuration
 from codeframe.core import verdict
@@ -20,7 +20,6 @@ from codeframe.core.agent_adapter import AgentAdapter, AgentContext, AgentEvent,
 from codeframe.core.context_packager import TaskContextPackager
 from codeframe.core.engine_registry import EngineRegistry
 from codeframe.core.errors import CodeFrameError
-from codeframe.core.gates import GateResult, GateSuite
 from codeframe.core.leftovers import baseline_run, chain, close_open_call, snapshots_of
 from codeframe.core.models import (
     Blocker,
@@ -39,6 +38,9 @@ from codeframe.core.run_options import RunOptions
 from codeframe.core.snapshots import Snapshot, Snapshots
 from codeframe.core.stop_switch import StopSwitch
 from codeframe.core.workspace import Workspace
+
+if TYPE_CHECKING:
+    from codeframe.core.gates import GateResult, GateSuite
 
 OnEvent = Callable[[AgentEvent], None]
 FEEDBACK_FILE = "feedback.md"

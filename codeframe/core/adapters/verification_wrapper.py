@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from codeframe.core.adapters import followups
 from codeframe.core.adapters.event_stream import EventStream
@@ -27,10 +27,12 @@ from codeframe.core.agent_adapter import (
     Capabilities,
 )
 from codeframe.core.blocker_detection import question_in_prose
-from codeframe.core.gates import GateReport, GateResult, GateSuite
 from codeframe.core.models import ErrorClass, TokenUsage
 from codeframe.core.redaction import Redactor
 from codeframe.core.snapshots import Snapshot, Snapshots
+
+if TYPE_CHECKING:
+    from codeframe.core.gates import GateReport, GateResult, GateSuite
 
 # Faults that pass by themselves: the engine is called again, and it costs no round (rule 4.6).
 TRANSIENT = frozenset({ErrorClass.RATE_LIMITED, ErrorClass.OVERLOADED, ErrorClass.NETWORK})
