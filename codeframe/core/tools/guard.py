@@ -23,7 +23,8 @@ from pathlib import PurePosixPath
 
 _OPERATORS = "();<>|&\n`"
 _HEREDOC = re.compile(
-    r"(?<!<)<<(?!<)-?[ \t]*(['\"]?)([A-Za-z_]\w*)\1[^\n]{0,500}\n(?P<body>.*?)(?:^[ \t]*\2[ \t]*$|\Z)", re.S | re.M
+    r"(?<!<)<<(?!<)-?[ \t]*(['\"]?)([A-Za-z_]\w*)\1[^\n]{0,500}\n(?P<body>.*?)(?:^[ \t]*\2[ \t]*$|\Z)",
+    re.S | re.M,
 )
 _FORK_BOMB = re.compile(r"(?<![\w:])(\w{1,40}|:)\s*\(\)\s*\{[^}]*\1\s*\|\s*\1\s*&")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
