@@ -171,7 +171,7 @@ def test_an_engine_that_switches_the_branch_is_blocked_and_both_are_named(stage:
     # What it says to type works.
     git(stage.repo, "switch", "-q", "main")
     blocker = stage.workspace.store.blockers.list(task_id=task.id)[0]
-    assert stage.cf("blocker", "answer", blocker.id, "I went back").exit_code == 0
+    stage.workspace.store.blockers.answer(blocker.id, "I went back")
     stage.again("resume", task).expect(0, "COMPLETED", None, "DONE")
 
 
