@@ -123,6 +123,8 @@ def why(task_id: str = ID, run: str | None = RUN, json: bool = JSON) -> None:
                 say(f"    {failure['title']}" + (f" at {failure['location']}" if failure["location"] else ""))
             for test in gate["gone"][:20]:
                 say(f"    gone or skipped: {test}")
+            for failure in gate["old"][:20]:
+                say(f"    failed before the run, too: {failure['title']}")
     for line in chosen.evidence.get("notes", []):
         say(f"Note: {line}")
     if chosen.evidence.get("stopped_by"):
