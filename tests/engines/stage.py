@@ -18,7 +18,7 @@ import psutil
 
 from tests.kit.anthropic_server import Request, ScriptedAnthropic
 from tests.kit.engines import Completed, run_cf, start_cf
-from tests.kit.model_script import Block, Scenario
+from tests.kit.model_script import Block
 from tests.kit.repos import git, make_repo
 from tests.kit.waiting import wait_until
 
@@ -179,7 +179,10 @@ def engine_processes(home: Path) -> list[psutil.Process]:
 
 def is_gone(process: psutil.Process) -> bool:
     """Whether this very process has ended."""
-    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def ended(process: subprocess.Popen[str]) -> Completed:
@@ -194,7 +197,7 @@ def ended(process: subprocess.Popen[str]) -> Completed:
 
 
 @contextmanager
-def staged(engine: Engine, folder: Path, scenario: Scenario | None = None) -> Iterator[Stage]:
-    """A stage with a scripted model of its own."""
-    with ScriptedAnthropic({SCENARIO: scenario or {"prompts": [[]]}}) as server:
+def staged(engine: Engine, folder: Path) -> Iterator[Stage]:
+    """A stage with a scripted model of its own, which is yet to be told what to `play`."""
+    with ScriptedAnthropic() as server:
         yield Stage(engine, server, folder)
