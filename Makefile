@@ -30,6 +30,9 @@ lint: $(STAMP) ## ruff, mypy --strict on core, import-linter
 	@.venv/bin/mypy codeframe/core
 	@.venv/bin/lint-imports
 
+bench: $(STAMP) ## measure cold starts and what a run costs beside its engine
+	@$(PY) -m bench.cold_start; cold=$$?; $(PY) -m bench.run_overhead && exit $$cold
+
 clean: ## remove what make made
 	@rm -rf .venv .engines .mypy_cache .ruff_cache .hypothesis
 

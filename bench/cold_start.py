@@ -6,13 +6,12 @@ Run: .venv/bin/python -m bench.cold_start [--repeat N]
 from __future__ import annotations
 
 import argparse
-import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from bench.measure import row, times
+from bench.measure import costs, row
 
 
 def main() -> None:
@@ -33,18 +32,22 @@ def main() -> None:
             "cf engines list": [cf, "engines", "list"],
             "cf tasks list (10 tasks)": [cf, "tasks", "list"],
         }
-        measured = times(plain, repeat=repeat, cwd=repo)
-        base = statistics.median(measured["python -c 'import typer'"])
-        lines += [row(name, seconds, base, 2) for name, seconds in measured.items()]
+        measured = costs(plain, repeat=repeat, cwd=repo)
+        base = measured["python -c 'import typer'"]
+        lines += [
+            row(name, found, base, 2 if found is not base else None) for name, found in measured.items()
+        ]
         add_tasks(repo, 9_990)
         many = {
             "python -c 'import typer' again": plain["python -c 'import typer'"],
             "cf tasks list (10,000 tasks)": [cf, "tasks", "list"],
             "cf tasks list --limit 0 (10,000)": [cf, "tasks", "list", "--limit", "0"],
         }
-        measured = times(many, repeat=repeat, cwd=repo)
-        base = statistics.median(measured["python -c 'import typer' again"])
-        lines += [row(name, seconds, base, 4) for name, seconds in measured.items()]
+        measured = costs(many, repeat=repeat, cwd=repo)
+        base = measured["python -c 'import typer' again"]
+        lines += [
+            row(name, found, base, 4 if found is not base else None) for name, found in measured.items()
+        ]
     print("\n".join(lines))
     sys.exit(any("DOES NOT HOLD" in line for line in lines))
 

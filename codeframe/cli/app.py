@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import os
 import sys
@@ -12,6 +11,7 @@ import typer
 
 from codeframe import __version__
 from codeframe.cli.grammar import ClickUsageError, Commands, Group, in_words
+from codeframe.cli.output import note
 from codeframe.core.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, CodeFrameError, UsageError
 
 # Command (group) -> module that holds it as `app`. A module is imported when its command is typed,
@@ -87,18 +87,17 @@ def main(argv: list[str] | None = None) -> None:
 
 def _flushed(status: int) -> int:
     """`status`, or another one when what was printed could not be written."""
-    for stream, number in ((sys.stdout, 1), (sys.stderr, 2)):
-        try:
-            stream.flush()
-        except OSError as e:
-            if isinstance(e, BrokenPipeError) and number == 1:
-                status = SIGPIPE_STATUS
-            elif status == 0:
-                status = fail(
-                    f"The output cannot be written: {e.strerror}.", "Make room, then try again.", EXIT_FAILED
-                )
-            # The interpreter tries once more when it ends, and would complain.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+    try:
+        sys.stdout.flush()
+    except OSError as e:
+        if isinstance(e, BrokenPipeError):
+            status = SIGPIPE_STATUS
+        elif status == 0:
+            status = fail(
+                f"The output cannot be written: {e.strerror}.", "Make room, then try again.", EXIT_FAILED
+            )
+        # The interpreter tries once more when it ends, and would complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return status
 
 
@@ -120,32 +119,28 @@ def _run(arguments: list[str], *, debug: bool) -> int:
         if debug:
             import traceback
 
-            traceback.print_exc()
+            note(traceback.format_exc().rstrip())
         if isinstance(e, CodeFrameError):
             return fail(e.problem, e.hint, e.exit_code)
         if isinstance(e, OSError) and e.strerror:
             problem = f"{e.strerror}: {e.filename}." if e.filename else f"{e.strerror}."
         else:
             problem = f"Internal error: {type(e).__name__}: {e}."
-        return fail(problem, "Add --debug right after cf to see where.", EXIT_FAILED)
+        return fail(problem, "To see where, type the same with --debug right after cf.", EXIT_FAILED)
 
 
 def fail(problem: str, hint: str, status: int) -> int:
     """Say on stderr what is wrong and what to type; returns `status`."""
-    from codeframe.cli.output import clean
-
-    with contextlib.suppress(OSError):  # nobody listens
-        print(f"cf: {clean(problem, lines=True)}", file=sys.stderr)
-        if hint:
-            print(f"    {clean(hint, lines=True)}", file=sys.stderr)
+    note(f"cf: {problem}")
+    if hint:
+        note(f"    {hint}")
     return status
 
 
 def _prepare_streams() -> None:
     """Give a closed standard stream its number back, and print what a locale cannot as `?`."""
-    while (
-        fd := os.open(os.devnull, os.O_RDWR)
-    ) <= 2:  # else the next file opened, the database, would get it
+    # Else the next file that is opened, the database, gets the number and what is printed.
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(fd, True)
     os.close(fd)
     sys.stdin = sys.stdin or os.fdopen(0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any
@@ -11,6 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.models import Default
 
+from codeframe.cli.output import note
 from codeframe.core.errors import EXIT_USAGE, UsageError
 
 # typer carries its own click; its usage error is reached through the one public subclass.
@@ -51,7 +51,7 @@ class Group(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not args and not ctx.resilient_parsing:
-            print(ctx.get_help(), file=sys.stderr)
+            note(ctx.get_help())
             raise typer.Exit(EXIT_USAGE)
         return super().parse_args(ctx, args)
 

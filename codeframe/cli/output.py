@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import shutil
 import sys
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
@@ -16,9 +13,13 @@ from typing import Any
 
 # Control characters and bidirectional overrides: a title or an engine's output must never move the
 # cursor, recolour the screen or reorder what is read (rule 10.3).
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-_ESCAPE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|.)?")
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_CONTROL = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
+_ESCAPE = (
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours, the cursor
+    r"|(?:\x1b\]|\x9d)[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"  # the window's title, links
+    r"|\x1b.?"
+)
+_SURROGATE = r"[\ud800-\udfff]"
 
 _COLOURS = {"red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36", "bold": "1"}
 _NARROWEST = 20  # columns that the last cell of a row always gets
@@ -30,7 +31,9 @@ STATUS_COLOURS = {
 
 def clean(text: str, *, lines: bool = False) -> str:
     """`text` without escapes and control characters; newlines and tabs stay only with `lines`."""
-    text = _SURROGATE.sub("\ufffd", _CONTROL.sub("", _ESCAPE.sub("", text)))
+    if text.isprintable():  # as nearly every text is: none of the characters in question
+        return text
+    text = re.sub(_SURROGATE, "\ufffd", re.sub(_CONTROL, "", re.sub(_ESCAPE, "", text)))
     return text if lines else text.replace("\n", " ").replace("\t", " ")
 
 
@@ -69,6 +72,8 @@ def columns(rows: Iterable[Sequence[str]], header: Sequence[str] | None = None) 
         table.insert(0, [h.upper() for h in header])
     if not table:
         return
+    import shutil
+
     widths = [max(_width(row[i]) for row in table) for i in range(len(table[0]) - 1)]
     room = max(shutil.get_terminal_size().columns - sum(widths) - 2 * len(widths), _NARROWEST)
     for row in table:
@@ -82,6 +87,8 @@ def columns(rows: Iterable[Sequence[str]], header: Sequence[str] | None = None) 
 
 def emit_json(value: Any) -> None:
     """`value` as JSON on stdout; datetimes as ISO 8601 UTC, enums as their values."""
+    import json
+
     print(json.dumps(value, indent=2, default=_plain, ensure_ascii=True))
 
 
@@ -122,9 +129,11 @@ def _width(text: str) -> int:
 
 
 def _cells(character: str) -> int:
-    return (
-        0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
-    )
+    import unicodedata
+
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def _cut(text: str, width: int) -> str:

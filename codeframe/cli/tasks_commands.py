@@ -119,7 +119,7 @@ def show(task_id: str = ID, json: bool = JSON) -> None:
         verbatim(task.description.rstrip("\n").encode() + b"\n")
 
 
-@app.command("set")
+@app.command("set", context_settings={"ignore_unknown_options": True})  # `-7` is a priority, no option
 def set_(
     words: list[str] = typer.Argument(
         ...,
@@ -140,6 +140,9 @@ def set_(
     from codeframe.cli.views import task_json
     from codeframe.core.errors import UsageError
 
+    for word in words:
+        if word.startswith("--"):
+            raise UsageError(f"tasks set has no option {word}.", "Type: cf tasks set --help")
     store = recovered_workspace().store
     if every:
         if len(words) != 2 or words[0] != "status" or from_status is None:

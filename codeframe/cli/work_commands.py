@@ -206,7 +206,7 @@ def stop(task_id: str = typer.Argument(..., metavar="ID", help="Task that is bei
         run = workspace.store.runs.get(run.id)
         if run.status is not RunStatus.RUNNING:
             say(
-                f"Run {run.id[:8]} ended as {run.status.value}, its work is kept. Go on: cf work resume {task.id[:8]}"
+                f"Run {run.id[:8]} ended as {run.status.value}; its work is kept. Go on: cf work resume {task.id[:8]}"
             )
             return
         time.sleep(0.1)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from codeframe.core import config as configuration
 from codeframe.core.engine_registry import DEFAULT_WHY, TYPED_WHY, EngineRegistry, resolve_engine
 from codeframe.core.errors import CodeFrameError, RequirementsError, UsageError
-from codeframe.core.gates import Gate, GateSuite, declared_gates, find_gates
 from codeframe.core.leftovers import snapshots_of, unaccepted
 from codeframe.core.models import (
     BlockerStatus,
@@ -25,6 +24,9 @@ from codeframe.core.models import (
 from codeframe.core.run_lock import lock_run
 from codeframe.core.run_options import RunOptions
 from codeframe.core.workspace import Workspace
+
+if TYPE_CHECKING:
+    from codeframe.core.gates import GateSuite
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ def plan(workspace: Workspace, task: Task, request: Request) -> Plan:
 def admit(workspace: Workspace, planned: Plan, request: Request) -> Run:
     """Lock the tree, check what earlier runs left in it, claim the task. A CodeFrameError leaves nothing held."""
     task, previous = planned.task, planned.previous
-    run_id = secrets.token_hex(6)
+    run_id = os.urandom(6).hex()
     lock = lock_run(workspace, run_id, task)
     try:
         _check_tree(workspace, task, request)
@@ -109,9 +111,9 @@ def gate_suite(
     workspace: Workspace, config: configuration.EnvironmentConfig, *, strict: bool = False
 ) -> GateSuite:
     """The gates that really run here: the declared ones, else those found (rule 6.1)."""
-    gates: list[Gate] = (
-        declared_gates(config.gates) if config.gates is not None else find_gates(workspace.root)
-    )
+    from codeframe.core.gates import GateSuite, declared_gates, find_gates
+
+    gates = declared_gates(config.gates) if config.gates is not None else find_gates(workspace.root)
     return GateSuite(workspace.root, gates, workspace.state_dir / "baselines", strict=strict)
 
 

@@ -107,7 +107,7 @@ def load_environment_config(repo_path: Path) -> EnvironmentConfig:
     """
     path = _config_path(repo_path)
     config = EnvironmentConfig.from_dict(_read(path) if path else {})
-    _refuse_invalid(config, path)
+    _refuse_invalid(config, path, "Correct it in an editor.")
     return config
 
 
@@ -254,11 +254,13 @@ def _unreadable(path: Path, why: str) -> UsageError:
     return UsageError(f"{path} cannot be read: {why}.", "Correct it in an editor, or delete the file.")
 
 
-def _refuse_invalid(config: EnvironmentConfig, path: Path | None) -> None:
+def _refuse_invalid(
+    config: EnvironmentConfig, path: Path | None, hint: str = "Type: cf config set KEY VALUE"
+) -> None:
     sentences = config.validate()
     if sentences:
         where = f"{path}: " if path else ""
-        raise UsageError(where + " ".join(sentences), "Type: cf config set KEY VALUE")
+        raise UsageError(where + " ".join(sentences), hint)
 
 
 def _shown(value: Any) -> str:

@@ -117,6 +117,20 @@ class Git:
         """stdout of `run` as text without the last newline; bytes that are not UTF-8 become surrogates."""
         return os.fsdecode(self.run(*args, stdin=stdin, env=env, check=check).stdout).removesuffix("\n")
 
+    def unfiltered(self) -> dict[str, str]:
+        """What to add to the environment of a command that writes an index, so that it runs no filter.
+
+        git reads files again whose time says nothing, through the filters that the repository names.
+        """
+        pattern = r"^filter\..*\.(clean|process|required)$"
+        said = self.run("config", "-z", "--name-only", "--get-regexp", pattern, check=False)
+        keys = set(os.fsdecode(said.stdout).split("\0")[:-1])
+        env = {"GIT_CONFIG_COUNT": str(len(keys))}
+        for number, key in enumerate(sorted(keys)):
+            value = "false" if key.endswith(".required") else ""
+            env |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+        return env
+
     @contextmanager
     def blobs(self) -> Iterator[BlobReader]:
         """One `cat-file --batch` process to read many objects from, exact bytes, whatever their size."""
@@ -156,16 +170,13 @@ def discover(path: Path) -> Repo:
     GitError when git refuses (say, a repository of another owner).
     """
     if not path.is_dir():
-        raise UsageError(f"{path} is not a directory.", "Type: cf -C DIR ... with a directory that exists")
-    args = (
-        "rev-parse",
-        "--path-format=absolute",
-        "--show-toplevel",
-        "--absolute-git-dir",
-        "--git-common-dir",
-    )
+        raise UsageError(f"{path} is not a directory.", "Name one that exists: cf -C DIR status")
+    questions = ("--show-toplevel", "--absolute-git-dir", "--git-common-dir")
+    args = ("rev-parse", "--path-format=absolute", *questions)
     done = Git(path).run(*args, check=False)
-    lines = os.fsdecode(done.stdout).splitlines()
+    lines = os.fsdecode(done.stdout).split("\n")[:-1]
+    if done.exit_code == 0 and len(lines) > 3:  # a newline in a path: there is no -z here
+        lines = [Git(path).text("rev-parse", "--path-format=absolute", question) for question in questions]
     if done.exit_code == 0 and len(lines) == 3:
         return Repo(*(Path(line).resolve() for line in lines))
     require_version()
@@ -219,7 +230,7 @@ def _spawn(
 def _not_started(tree: Path) -> CodeFrameError:
     """Popen raises the same error for a missing program and for a missing working directory."""
     if not tree.is_dir():
-        return UsageError(f"{tree} is not a directory.", "Type: cf -C DIR ... with a directory that exists")
+        return UsageError(f"{tree} is not a directory.", "Name one that exists: cf -C DIR status")
     wanted = ".".join(map(str, MINIMUM_VERSION))
     return RequirementsError("git is not installed or not on PATH.", f"Install git {wanted} or newer")
 

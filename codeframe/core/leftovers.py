@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from codeframe.core.models import Leftover, Run, RunStatus
-from codeframe.core.snapshots import Snapshots
+from codeframe.core.models import ErrorClass, Leftover, Run, RunStatus
+from codeframe.core.snapshots import Snapshots, in_short
 from codeframe.core.workspace import Workspace
 
 # Leftovers whose changes may still be in the tree.
@@ -20,12 +20,36 @@ def spans(workspace: Workspace, run: Run) -> list[tuple[str, str]]:
     return [(r["start"], r["end"]) for r in workspace.store.runs.rounds(run.id)]
 
 
+def close_open_call(workspace: Workspace, snapshots: Snapshots, run: Run) -> Run:
+    """Record the engine call of a run that CodeFrame did not see end, if there is one, as ending now.
+
+    What people did outside engine calls is not its doing. Raises CodeFrameError when the tree cannot
+    be snapshotted; the call then stays open, to be closed later.
+    """
+    start = run.process.get("open_start")
+    if start is None:
+        return run
+    crash = snapshots.take(run.task_id, "crash")
+    changes = snapshots.changes(start, crash.commit)
+    number = len(workspace.store.runs.rounds(run.id))
+    process = {key: value for key, value in run.process.items() if key != "open_start"}
+    with workspace.store.write():  # one step: doing it again after a kill must not count it twice
+        workspace.store.runs.add_round(
+            run.id, number,
+            {"round": number, "reason": "crashed", "start": start, "end": crash.commit, "status": "failed",
+             "error_class": ErrorClass.CRASHED.value, "error": "CodeFrame was ended during this engine call.",
+             **in_short(changes)},
+        )  # fmt: skip
+        return workspace.store.runs.update(run.id, process=process, end=crash.commit)
+
+
 def chain(workspace: Workspace, run: Run) -> list[Run]:
-    """The runs whose unaccepted work `run` stands on, oldest first, `run` last."""
+    """The runs whose work `run` goes on with, back to the last one that was completed or undone;
+    oldest first, `run` last."""
     runs = [run]
     while runs[0].previous_run_id is not None:
         previous = workspace.store.runs.get(runs[0].previous_run_id)
-        if previous.leftover not in IN_TREE:
+        if previous.leftover is Leftover.UNDONE or previous.status is RunStatus.COMPLETED:
             break
         runs.insert(0, previous)
     return runs
@@ -68,7 +92,7 @@ def unaccepted(workspace: Workspace, snapshots: Snapshots) -> tuple[Run, list[st
     for run in workspace.store.runs.with_leftovers():
         if run.process.get("tree") != workspace.tree_key:
             continue
-        paths = still_there(workspace, snapshots, run)
+        paths = still_there(workspace, snapshots, close_open_call(workspace, snapshots, run))
         if paths:
             return run, paths
         workspace.store.runs.update(run.id, leftover=Leftover.KEPT)

@@ -148,23 +148,21 @@ def process_identity(pid: int | None = None) -> dict[str, Any]:
     {"pid": int, "started_at": seconds since the epoch, "boot_id": str, "pid_ns": str | None,
     "host": str}. Raises ProcessLookupError when there is no such process.
     """
+    pid = os.getpid() if pid is None else pid
+    host = os.uname().nodename
+    if _LINUX:
+        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        pid_ns = os.readlink("/proc/self/ns/pid")
+        started_at = _started_at(pid)
+        return {"pid": pid, "started_at": started_at, "boot_id": boot_id, "pid_ns": pid_ns, "host": host}
     import psutil
 
-    pid = os.getpid() if pid is None else pid
     try:
         started_at = psutil.Process(pid).create_time()
     except psutil.NoSuchProcess:
         raise ProcessLookupError(f"no process {pid}") from None
-    try:
-        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        boot_id = str(int(psutil.boot_time()))
-    try:
-        pid_ns = os.readlink("/proc/self/ns/pid")
-    except OSError:
-        pid_ns = None
-    host = os.uname().nodename
-    return {"pid": pid, "started_at": started_at, "boot_id": boot_id, "pid_ns": pid_ns, "host": host}
+    boot_id = str(int(psutil.boot_time()))
+    return {"pid": pid, "started_at": started_at, "boot_id": boot_id, "pid_ns": None, "host": host}
 
 
 def end_identified(identity: Mapping[str, Any], *, grace_s: float = 1.0) -> list[str]:
@@ -218,6 +216,8 @@ def _matching(matches: Callable[[int], bool]) -> list[psutil.Process]:
     for pid in _pids():
         if pid in (0, os.getpid()) or not matches(pid):
             continue
+        if _LINUX and _state_and_session(pid)[0] in ("Z", ""):
+            continue  # ended; seen before psutil is imported, which most runs need not do
         process = _process(pid)
         # Asked again now that the start time is known: the pid may have changed hands in between.
         if process is not None and matches(pid) and is_alive(process):
@@ -289,10 +289,24 @@ def _children() -> list[int]:
 
 
 def _state_and_session(pid: int) -> tuple[str, int]:
-    """The state letter and the session of a process (proc(5)); ("", 0) when it is gone."""
+    """The state letter and the session of a process; ("", 0) when it is gone."""
+    fields = _stat(pid)
+    return (fields[0], int(fields[3])) if fields else ("", 0)
+
+
+def _started_at(pid: int) -> float:
+    """When a process started, in seconds since the epoch; as psutil tells it, without the time to import that."""
+    fields = _stat(pid)
+    if not fields:
+        raise ProcessLookupError(f"no process {pid}")
+    booted = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime"))
+    return int(booted.split()[1]) + int(fields[19]) / os.sysconf("SC_CLK_TCK")
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/<pid>/stat from the third one, the state, on (proc(5)); none when it is gone."""
     try:
         # The name, the second field, is in parentheses and may hold anything.
-        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
-        return "", 0
-    return fields[0], int(fields[3])
+        return []

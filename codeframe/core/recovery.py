@@ -5,10 +5,9 @@ Every step can be repeated: a recovery that is killed half-way is simply done ag
 
 from __future__ import annotations
 
-from codeframe.core.adapters.rounds import changed_files
 from codeframe.core.errors import CodeFrameError
 from codeframe.core.lease import Lease
-from codeframe.core.leftovers import snapshots_of, spans
+from codeframe.core.leftovers import close_open_call, snapshots_of, spans
 from codeframe.core.models import ErrorClass, Leftover, Run, RunStatus, TaskStatus
 from codeframe.core.run_lock import is_alive, lease_path, tree_lock_path
 from codeframe.core.workspace import Workspace
@@ -71,26 +70,12 @@ def _close(workspace: Workspace, run: Run) -> str | None:
 
 
 def _keep_work(workspace: Workspace, run: Run) -> tuple[str | None, bool]:
-    """Snapshot the tree as the crash left it and record it as the run's last span; (commit, did it change)."""
+    """Save what the engine call that was under way had done; (the run's last snapshot, did it change anything)."""
     snapshots = snapshots_of(workspace)
     if run.base is None:
         return None, False  # it crashed before anything could have changed
     try:
-        crash = snapshots.take(run.task_id, "crash")
+        run = close_open_call(workspace, snapshots, run)
     except CodeFrameError:
-        # A merge or rebase is under way: the work is in the tree, where a person is busy with it.
-        return run.end, True
-    done = spans(workspace, run)
-    start = run.process.get("open_start")
-    if start:  # the engine call that was under way; what people did outside such calls is not its doing
-        record = {
-            "round": len(done), "reason": "crashed", "start": start, "end": crash.commit, "status": "failed",
-            "error_class": ErrorClass.CRASHED.value, "error": "CodeFrame was ended during this engine call.",
-            **changed_files(snapshots.changes(start, crash.commit)),
-        }  # fmt: skip
-        with workspace.store.write():  # both or neither: the next recovery must not count the call twice
-            workspace.store.runs.add_round(run.id, len(done), record)
-            process = {k: v for k, v in run.process.items() if k != "open_start"}
-            workspace.store.runs.update(run.id, process=process, rounds=len(done) + 1)
-        done.append((start, crash.commit))
-    return crash.commit, any(snapshots.changes(a, b) for a, b in done)
+        return run.end, True  # the work is in the tree; the call is closed when the repository is whole again
+    return run.end, any(snapshots.changes(a, b) for a, b in spans(workspace, run))

@@ -10,8 +10,9 @@ from typing import Any
 REDACTED = "[redacted]"
 
 # A literal every match must contain -> what to take out. The literal is looked for first: a line
-# without one, nearly every line, costs a few substring searches and no regular expression. Prefixes are
-# those the issuers publish. The lookaheads want a digit, so that hyphenated words are left alone.
+# without one, nearly every line, costs a few substring searches and no regular expression, which is only
+# then compiled. Prefixes are those the issuers publish. The lookaheads want a digit, so that hyphenated
+# words are left alone.
 _TOKENS: tuple[tuple[str, str], ...] = (
     ("sk-", r"(?<![A-Za-z0-9])sk-(?=[A-Za-z0-9_-]*\d)[A-Za-z0-9_-]{16,}"),  # sk-ant-, sk-proj-, sk-...
     ("sk_live_", r"(?<![A-Za-z0-9])[sr]k_live_[A-Za-z0-9]{16,}"),
@@ -29,18 +30,16 @@ _TOKENS: tuple[tuple[str, str], ...] = (
     # To the closing line, or to the end where the text was cut before it.
     (
         "PRIVATE KEY-----",
-        r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)",
+        r"(?s)-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)",
     ),
 )
-_COMPILED = tuple((literal, re.compile(pattern, re.DOTALL)) for literal, pattern in _TOKENS)
-
-_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD", re.IGNORECASE)
+_SECRET_NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD")
 MIN_LENGTH = 8
 
 
 def contains_secret(text: str) -> bool:
     """Whether `text` holds something shaped like a token or a private key."""
-    return any(literal in text and pattern.search(text) for literal, pattern in _COMPILED)
+    return any(literal in text and re.search(pattern, text) for literal, pattern in _TOKENS)
 
 
 def secret_values(env: Mapping[str, str]) -> list[str]:
@@ -50,9 +49,14 @@ def secret_values(env: Mapping[str, str]) -> list[str]:
     words, numbers, paths, addresses without a login in them, and values of very few different characters.
     """
     return sorted(
-        {value for name, value in env.items() if _SECRET_NAME.search(name) and not _ordinary(value)},
+        {value for name, value in env.items() if _names_secret(name) and not _ordinary(value)},
         key=lambda value: (-len(value), value),
     )
+
+
+def _names_secret(name: str) -> bool:
+    upper = name.upper()
+    return any(word in upper for word in _SECRET_NAMES)
 
 
 def _ordinary(value: str) -> bool:
@@ -82,9 +86,9 @@ class Redactor:
         for value in self._values:
             if value in text:
                 text = text.replace(value, REDACTED)
-        for literal, pattern in _COMPILED:
+        for literal, pattern in _TOKENS:
             if literal in text:
-                text = pattern.sub(REDACTED, text)
+                text = re.sub(pattern, REDACTED, text)
         return text
 
     def redact_all(self, value: Any) -> Any:
@@ -99,9 +103,7 @@ class Redactor:
 
     def may_change(self, text: str) -> bool:
         """Whether `redact` has anything to look at in `text`; False is certain, and cheap for long texts."""
-        return any(value in text for value in self._values) or any(
-            literal in text for literal, _ in _COMPILED
-        )
+        return any(value in text for value in self._values) or any(literal in text for literal, _ in _TOKENS)
 
     def contains_secret(self, text: str) -> bool:
         """Whether `redact` would change `text`."""

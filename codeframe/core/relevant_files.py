@@ -23,28 +23,22 @@ MAX_TASK_CHARS = 20_000  # a task says early what it is about
 FINALISTS = 100  # files whose words and definitions are looked at one by one
 
 # Made by tools, and full of everybody's words.
-GENERATED = re.compile(
-    r"(^|/)(package-lock\.json|[\w.-]+\.lock|[\w.-]+-lock\.yaml|go\.sum)$|\.(min\.\w+|map|svg)$"
-)
-STOP_WORDS = frozenset(
-    re.findall(
-        r"\w+",
-        """about above add after all also and any are because been before being below both but can cannot
-        change could create did does done down each else every fix for from get give has have
-        here how implement into its just like make may might more most must need new not now
-        off only onto other our out over own please should some such support sure than that the
-        their them then there these they this those through under until update use used using
-        via want was well were what when where whether which while who why will with without
-        work would yet you your""",
-    )
-)
-DEFINITION = re.compile(
-    r"^[ \t]*(?:(?:export|default|pub|public|private|protected|static|abstract|final|async|unsafe) +)*"
+GENERATED = r"(^|/)(package-lock\.json|[\w.-]+\.lock|[\w.-]+-lock\.yaml|go\.sum)$|\.(min\.\w+|map|svg)$"
+_STOP_WORDS = """\
+about above add after all also and any are because been before being below both but can cannot
+change could create did does done down each else every fix for from get give has have
+here how implement into its just like make may might more most must need new not now
+off only onto other our out over own please should some such support sure than that the
+their them then there these they this those through under until update use used using
+via want was well were what when where whether which while who why will with without
+work would yet you your"""
+STOP_WORDS = frozenset(_STOP_WORDS.split())
+DEFINITION = (
+    r"(?m)^[ \t]*(?:(?:export|default|pub|public|private|protected|static|abstract|final|async|unsafe) +)*"
     r"(?:def|class|function|func|fn|struct|interface|trait|enum|type|module|const|let|var)[ \t]+"
-    r"(?:\([^)\n]*\)[ \t]*)?([A-Za-z_$][\w$]*)",
-    re.MULTILINE,
+    r"(?:\([^)\n]*\)[ \t]*)?([A-Za-z_$][\w$]*)"
 )
-TEST_STEM = re.compile(r"^(?:test_(.+)|(.+?)(?:_test|_spec|\.test|\.spec|Tests?|Spec))$")
+TEST_STEM = r"^(?:test_(.+)|(.+?)(?:_test|_spec|\.test|\.spec|Tests?|Spec))$"
 
 
 @dataclass(frozen=True)
@@ -87,7 +81,9 @@ def rank_files(
 def list_files(root: Path) -> list[str]:
     """Paths below `root`, relative to it: tracked files and untracked ones that are not ignored."""
     listed = Git(root).text("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate")
-    return [path for path in listed.split("\0") if path and path.isprintable() and not GENERATED.search(path)]
+    return [
+        path for path in listed.split("\0") if path and path.isprintable() and not re.search(GENERATED, path)
+    ]
 
 
 def words(text: str) -> list[str]:
@@ -179,7 +175,7 @@ class _Ranker:
         counts = Counter(words(text))
         damping = 1.2 * (0.25 + 0.75 * relative_length)
         score = sum(rarity[w] * 2.2 * counts[w] / (counts[w] + damping) for w in self.keywords)
-        defined = set(DEFINITION.findall(text))
+        defined = set(re.findall(DEFINITION, text))
         score += 2 * sum(rarity[w] for w in set(words(" ".join(defined))).intersection(self.keywords))
         return score + 20 * len(defined & self.identifiers)
 
@@ -206,7 +202,7 @@ def _with_tests(best: Iterable[str], paths: Iterable[str]) -> Iterator[str]:
     """The best files in order, each followed by its tests: `src/cart.py` by `tests/test_cart.py`."""
     tests: dict[str, list[str]] = {}
     for path in paths:
-        if match := TEST_STEM.match(PurePosixPath(path).stem):
+        if match := re.match(TEST_STEM, PurePosixPath(path).stem):
             tests.setdefault((match[1] or match[2]).lower(), []).append(path)
     seen = set()
     for path in best:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from codeframe.core import config as configuration
 from codeframe.core import verdict
@@ -19,8 +20,7 @@ from codeframe.core.agent_adapter import AgentAdapter, AgentContext, AgentEvent,
 from codeframe.core.context_packager import TaskContextPackager
 from codeframe.core.engine_registry import EngineRegistry
 from codeframe.core.errors import CodeFrameError
-from codeframe.core.gates import GateResult, GateSuite
-from codeframe.core.leftovers import baseline_run, chain, snapshots_of
+from codeframe.core.leftovers import baseline_run, chain, close_open_call, snapshots_of
 from codeframe.core.models import (
     Blocker,
     BlockerStatus,
@@ -38,6 +38,9 @@ from codeframe.core.run_options import RunOptions
 from codeframe.core.snapshots import Snapshot, Snapshots
 from codeframe.core.stop_switch import StopSwitch
 from codeframe.core.workspace import Workspace
+
+if TYPE_CHECKING:
+    from codeframe.core.gates import GateResult, GateSuite
 
 OnEvent = Callable[[AgentEvent], None]
 FEEDBACK_FILE = "feedback.md"
@@ -289,12 +292,19 @@ class _Job:
                 return
             refused = isinstance(error, CodeFrameError)
             words = error.problem if isinstance(error, CodeFrameError) else f"{type(error).__name__}: {error}"
+            try:
+                run = close_open_call(self.workspace, self.snapshots, run)
+            except CodeFrameError:
+                pass  # it stays open, and is closed once the repository is whole again
             done = self.store.runs.rounds(run.id)
+            is_open = "open_start" in run.process
+            changed = is_open or any(r.get("changed") for r in done)
+            began = is_open or bool(done)
             self.store.runs.finish(
                 run.id, RunStatus.FAILED, TaskStatus.READY, error=words,
-                error_class=ErrorClass.SPAWN_FAILED if refused and not done else ErrorClass.CRASHED,
-                leftover=Leftover.PENDING if any(r.get("changed") for r in done) else Leftover.NONE,
-                evidence={"changed": any(r.get("changed") for r in done), "internal_error": words},
+                error_class=ErrorClass.CRASHED if began or not refused else ErrorClass.SPAWN_FAILED,
+                leftover=Leftover.PENDING if changed else Leftover.NONE,
+                evidence={"changed": changed, "internal_error": words},
             )  # fmt: skip
         except CodeFrameError:
             pass  # the first error is the one to show; the next command's recovery closes the run
@@ -308,7 +318,8 @@ class _Job:
     def _publish(self, event: AgentEvent) -> None:
         coarse = event.type == "error" or event.metadata.get("source") == "codeframe"
         if coarse:  # the transcript has the rest (rule 8.2)
-            self.store.events.add(event.type, event.message, run_id=self.run.id, task_id=self.run.task_id)
+            with contextlib.suppress(CodeFrameError):  # what cannot be told of must not end the run
+                self.store.events.add(event.type, event.message, run_id=self.run.id, task_id=self.run.task_id)
         if self.on_event is not None:
             self.on_event(event)
 

@@ -11,12 +11,13 @@ def preview(workspace: Workspace, planned: Plan) -> str:
     """Lines for people. Nothing is written, started or locked."""
     options = planned.options
     gates = planned.gates.describe() if planned.gates else ("none: switched off",)
+    corrections = f"{options.max_corrections} correction{'s' if options.max_corrections != 1 else ''}"
     lines = [
         f"task      {planned.task.id[:8]} {planned.task.title}",
         f"engine    {planned.engine} ({planned.engine_why})"
         + (f", model {options.model}" if options.model else ""),
         f"limits    {format_duration(options.timeout_s)} in all, "
-        f"{format_duration(options.stall_timeout_s)} of silence, {options.max_corrections} corrections",
+        f"{format_duration(options.stall_timeout_s)} of silence, {corrections}",
         *(f"gate      {line}" for line in gates or ("none found: the result would be unverified",)),
         f"snapshot  refs/codeframe/{workspace.id}/{planned.task.id}/… of {workspace.repo.toplevel}",
         "",

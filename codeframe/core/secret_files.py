@@ -2,49 +2,43 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
-# Matched against the lower-cased file name. Names only: nothing is opened. The list is meant to be
+# Compared with the lower-cased file name. Names only: nothing is opened. The lists are meant to be
 # conservative: a name that commonly is source code (credentials.py, secrets.py) does not match.
-_NAMES = (
-    ".env",
-    ".env.*",
-    "*.env",
-    ".envrc",
-    "*.pem",
-    "*.key",
-    "*.p12",
-    "*.pfx",
-    "*.jks",
-    "*.keystore",
-    "*.kdbx",
-    "*.ppk",
-    "id_rsa*",
-    "id_dsa*",
-    "id_ecdsa*",
-    "id_ed25519*",
-    ".netrc",
-    "_netrc",
-    ".npmrc",
-    ".pypirc",
-    ".pgpass",
-    ".htpasswd",
-    ".git-credentials",
-    ".dockercfg",
-    "credentials",
-    "client_secret*.json",
-    "service-account*.json",
-    "service_account*.json",
-    *(
-        f"{stem}.{kind}"
-        for stem in ("*credentials", "secrets")
-        for kind in ("json", "yaml", "yml", "toml", "ini")
-    ),
+_DATA = (".json", ".yaml", ".yml", ".toml", ".ini")
+_NAMES = frozenset(
+    {
+        ".envrc",
+        ".netrc",
+        "_netrc",
+        ".npmrc",
+        ".pypirc",
+        ".pgpass",
+        ".htpasswd",
+        ".git-credentials",
+        ".dockercfg",
+        "credentials",
+        *(f"secrets{kind}" for kind in _DATA),
+    }
 )
+_BEGINNINGS = (".env.", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519")
+_ENDINGS = (
+    ".env",
+    ".pem",
+    ".key",
+    ".p12",
+    ".pfx",
+    ".jks",
+    ".keystore",
+    ".kdbx",
+    ".ppk",
+    *(f"credentials{kind}" for kind in _DATA),
+)
+_JSON_BEGINNINGS = ("client_secret", "service-account", "service_account")
 
 # Public counterparts and examples, which people do share.
-_HARMLESS = ("*.pub", "*.example", "*.sample", "*.template", "*.dist", "*example.env", "*sample.env")
+_HARMLESS = (".pub", ".example", ".sample", ".template", ".dist", "example.env", "sample.env")
 
 # Whatever lies in one of these folders, and one file known by its folder.
 _FOLDERS = frozenset({".ssh", ".aws", ".gnupg"})
@@ -57,8 +51,10 @@ def looks_secret(path: str) -> bool:
     if not parts:
         return False
     *folders, name = parts
-    if any(fnmatchcase(name, pattern) for pattern in _HARMLESS):
+    if name.endswith(_HARMLESS):
         return False
     if _FOLDERS.intersection(folders) or (folders and (folders[-1], name) in _BY_FOLDER):
         return True
-    return any(fnmatchcase(name, pattern) for pattern in _NAMES)
+    if name in _NAMES or name.startswith(_BEGINNINGS) or name.endswith(_ENDINGS):
+        return True
+    return name.startswith(_JSON_BEGINNINGS) and name.endswith(".json")

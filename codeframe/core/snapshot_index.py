@@ -5,13 +5,12 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from codeframe.core.errors import CodeFrameError
 from codeframe.core.git import Completed, Git, GitError, Repo
 from codeframe.core.raw_git import GITLINK, Entry, RawGit, nul, records, rows
 from codeframe.core.snapshot_scan import Scan, UserIndex
@@ -62,9 +61,9 @@ class SnapshotIndex:
     def read_user_index(self) -> UserIndex:
         """Copy the person's index and read the copy, so that all that follows sees one state of it.
 
-        Not read again while nobody wrote it: git replaces the file whenever it writes. Raises
-        CodeFrameError when it has conflicts.
+        Not read again while nobody wrote it: git replaces the file whenever it writes.
         """
+        self._raw.prepare(self._repo)
         theirs = self._repo.git_dir / "index"
         seen = _identity(theirs)
         if self._user is None or self._user_seen != (seen, _identity(self._copy)):
@@ -75,14 +74,15 @@ class SnapshotIndex:
 
     def _read_copy(self) -> UserIndex:
         if any(self._repo.git_dir.glob("sharedindex.*")):
-            self._on_copy("update-index", "--no-split-index")  # only here is the other half found
+            # Only here is the other half found.
+            self._on_copy("update-index", "--no-split-index", env=self._git.unfiltered())
         entries: dict[str, Entry] = {}
-        links, skipped, assumed = set(), set(), set()
+        links, skipped, assumed, conflicts = set(), set(), set(), set()
         for record in records(self._on_copy("ls-files", "-z", "-s", "-v").stdout):
             meta, path = record.split("\t", 1)
             tag, mode, oid, stage = meta.split(" ")
             if stage != "0":
-                raise CodeFrameError(f"{path} has unresolved conflicts.", "Resolve it and type: git add PATH")
+                conflicts.add(path)
             entries[path] = Entry(mode, oid)
             if mode == GITLINK:
                 links.add(path)
@@ -90,8 +90,14 @@ class SnapshotIndex:
                 skipped.add(path)
             if tag.islower():
                 assumed.add(path)
-        tree = self._on_copy("write-tree").stdout.decode().strip()
-        return UserIndex(tree, entries, frozenset(links), frozenset(skipped), frozenset(assumed))
+        # Raw, as writing an index may run the repository's filters. Objects that are missing here, in a
+        # partial clone, are the person's own affair.
+        raw = self._raw.on(index=self._copy)
+        raw.put({path: entries[path].removal() for path in conflicts})
+        tree = raw.run("write-tree", "--missing-ok").stdout.decode().strip()
+        return UserIndex(
+            tree, entries, frozenset(links), frozenset(skipped), frozenset(assumed), frozenset(conflicts)
+        )
 
     def working_tree(self, user: UserIndex, fresh: bool) -> tuple[str, tuple[LeftOut, ...]]:
         """Store what is on disk; return the tree's id and what was left out.
@@ -99,7 +105,6 @@ class SnapshotIndex:
         An untracked file once stored stays covered when it becomes ignored or leaves the person's
         index (else an engine that edits .gitignore would seem to delete it); `fresh` ends that.
         """
-        self._raw.prepare(self._repo)
         try:
             if not self._kept.exists():
                 self._seed(user)
@@ -110,8 +115,9 @@ class SnapshotIndex:
             self._seed(user)
             return self._store(user, fresh)
 
-    def _on_copy(self, *args: str) -> Completed:
-        return self._git.run(*args, env={"GIT_INDEX_FILE": str(self._copy)}, pass_fds=(self._lock_fd,))
+    def _on_copy(self, *args: str, env: Mapping[str, str] | None = None) -> Completed:
+        env = {**(env or {}), "GIT_INDEX_FILE": str(self._copy)}
+        return self._git.run(*args, env=env, pass_fds=(self._lock_fd,))
 
     @property
     def _raw(self) -> RawGit:

@@ -17,13 +17,14 @@ from codeframe.core.secret_files import looks_secret
 @dataclass(frozen=True)
 class UserIndex:
     """The person's index: the tree of what is staged, the entries, and which of them are submodules,
-    skip-worktree or assume-unchanged."""
+    skip-worktree, assume-unchanged or in conflict (those are not in the tree)."""
 
     tree: str
     entries: Mapping[str, Entry]
     links: frozenset[str]
     skipped: frozenset[str]
     assumed: frozenset[str]
+    conflicts: frozenset[str]
 
 
 def in_real_folders(top: Path, path: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,9 +20,10 @@ from codeframe.core.git import Git, Repo
 from codeframe.core.raw_git import Entry, rows
 from codeframe.core.snapshot_index import LeftOut, SnapshotIndex
 
-__all__ = ["LARGE_FILE_BYTES", "FileChange", "LeftOut", "Snapshot", "Snapshots"]
+__all__ = ["LARGE_FILE_BYTES", "FileChange", "LeftOut", "Snapshot", "Snapshots", "in_short"]
 
 LARGE_FILE_BYTES = 50_000_000  # untracked files above it are listed, not stored
+FILES_IN_EVIDENCE = 200
 
 # Of the repository's own identity nothing is needed, so that one without user.name works.
 _IDENTITY = {
@@ -47,11 +49,15 @@ _BUSY = {
     "BISECT_LOG": ("bisect", "git bisect reset"),
 }
 
+# Labels of snapshots that save what an engine did.
+_WHATEVER_COMES = frozenset({"end", "crash"})
+
 
 @dataclass(frozen=True)
 class Snapshot:
     """A kept snapshot. Ids are full hex object ids; `branch` is a full ref name, None when HEAD is
-    detached; `head` is None before the first commit; `index_tree` is the tree of what was staged."""
+    detached; `head` is None before the first commit; `index_tree` is the tree of what was staged;
+    `unfinished` says in words which merge or the like was under way ("" for none)."""
 
     commit: str
     tree: str
@@ -61,6 +67,7 @@ class Snapshot:
     index_tree: str
     left_out: tuple[LeftOut, ...]
     label: str = ""
+    unfinished: str = ""
 
 
 @dataclass(frozen=True)
@@ -75,6 +82,12 @@ class FileChange:
     kind: str
     before: Entry | None = field(default=None, compare=False)
     after: Entry | None = field(default=None, compare=False)
+
+
+def in_short(changes: Sequence[FileChange]) -> dict[str, Any]:
+    """JSON-ready: {"changed": how many, "files": ["<kind> <path>", ... at most FILES_IN_EVIDENCE]}."""
+    files = [f"{change.kind} {change.path}" for change in changes[:FILES_IN_EVIDENCE]]
+    return {"changed": len(changes), "files": files}
 
 
 class Snapshots:
@@ -93,11 +106,21 @@ class Snapshots:
 
         `label` is "base", "start", "end", "crash" or "undo"; with "base", coverage starts anew (see
         `SnapshotIndex.working_tree`). Raises CodeFrameError during a merge, rebase, cherry-pick,
-        revert or bisect and while the index has conflicts.
+        revert or bisect and while the index has conflicts, except for "end" and "crash": what an
+        engine did must be saved however it left the repository.
         """
         with self._index.locked():
-            self._refuse_when_busy()
+            unfinished = self._operation()
+            if unfinished and label not in _WHATEVER_COMES:
+                raise unfinished
             user = self._index.read_user_index()
+            if user.conflicts and not unfinished:
+                path = min(user.conflicts)
+                unfinished = CodeFrameError(
+                    f"{path} has unresolved conflicts.", f"Resolve it and type: git add {shlex.quote(path)}"
+                )
+                if label not in _WHATEVER_COMES:
+                    raise unfinished
             head, branch, number = self._position(task_id)
             tree, left_out = self._index.working_tree(user, fresh=label == "base")
             facts: dict[str, Any] = {
@@ -107,6 +130,7 @@ class Snapshots:
                 "index_tree": user.tree,
                 "left_out": [(each.path, each.reason) for each in left_out],
                 "label": label,
+                "unfinished": f"{unfinished.problem} {unfinished.hint}" if unfinished else "",
             }
             on = (branch or "no branch").removeprefix("refs/heads/")
             parents = [head] if head else []
@@ -176,13 +200,15 @@ class Snapshots:
         doomed = "".join(f"delete {ref}\n" for ref in self._refs(task_id))
         self.git.run("update-ref", "--stdin", stdin=doomed.encode())
 
-    def _refuse_when_busy(self) -> None:
+    def _operation(self) -> CodeFrameError | None:
+        """The merge or the like that waits for the person, as what to tell them."""
         for name, (operation, ending) in _BUSY.items():
             if (self.repo.git_dir / name).exists():
-                raise CodeFrameError(
+                return CodeFrameError(
                     f"A {operation} is in progress in {self.repo.toplevel}.",
                     f"Finish it, or type: {ending}",
                 )
+        return None
 
     def _position(self, task_id: str) -> tuple[str | None, str | None, int]:
         """HEAD's commit, its branch, and the next free number of the task."""
@@ -212,14 +238,19 @@ class Snapshots:
             header, _, said = said.partition(b"\n")
             described = re.fullmatch(rb"\S+ commit (\d+)", header)
             if not described:
-                raise CodeFrameError(f"The snapshot {commit[:12]} is missing from the repository.")
+                raise CodeFrameError(
+                    f"The snapshot {commit[:12]} is missing from the repository.", "Type: git fsck"
+                )
             size = int(described[1])
             body, said = said[:size], said[size + 1 :]
             try:
                 tree = body.removeprefix(b"tree ").split(b"\n", 1)[0].decode()
                 found.append(_snapshot(commit, tree, json.loads(body.rsplit(b"\n\n", 1)[1])))
             except (ValueError, LookupError, TypeError) as error:
-                raise CodeFrameError(f"The commit {commit[:12]} is not a snapshot.") from error
+                raise CodeFrameError(
+                    f"The commit {commit[:12]} is not a snapshot.",
+                    "See what is kept: git for-each-ref refs/codeframe",
+                ) from error
         return found
 
 

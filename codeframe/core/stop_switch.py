@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+from codeframe.core.errors import CodeFrameError
 
 POLL_S = 0.5
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -54,14 +57,18 @@ class StopSwitch:
 
     @contextmanager
     def polling(self, asked: Callable[[], bool]) -> Iterator[None]:
-        """While inside, `asked` is called twice a second; True throws the switch."""
+        """While inside, `asked` is called twice a second; True throws the switch.
+
+        A CodeFrameError of it is a no: that the database is busy must neither stop a run nor end the asking.
+        """
         done = threading.Event()
 
         def poll() -> None:
             while not done.wait(POLL_S):
-                if asked():
-                    self.throw("stopped from elsewhere")
-                    return
+                with contextlib.suppress(CodeFrameError):
+                    if asked():
+                        self.throw("stopped from elsewhere")
+                        return
 
         thread = threading.Thread(target=poll, daemon=True)
         thread.start()

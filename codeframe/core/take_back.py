@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from codeframe.core.errors import UsageError
-from codeframe.core.leftovers import chain, snapshots_of, spans
+from codeframe.core.leftovers import chain, close_open_call, snapshots_of, spans
 from codeframe.core.models import Leftover, RunStatus, Task, TaskStatus
 from codeframe.core.run_lock import tree_reserved
 from codeframe.core.undo import undo
@@ -23,7 +23,7 @@ class TakenBack:
 
 
 def take_back(workspace: Workspace, task: Task) -> TakenBack:
-    """Undo the task's newest run and the unaccepted runs it stands on. Raises UsageError when there is none."""
+    """Undo the task's newest run and those it went on with. Raises UsageError when there is none."""
     store = workspace.store
     newest = next(
         (
@@ -39,8 +39,9 @@ def take_back(workspace: Workspace, task: Task) -> TakenBack:
         raise UsageError(f"Task {task.id[:8]} is running.", f"Type: cf work stop {task.id[:8]}")
     snapshots = snapshots_of(workspace)
     runs = chain(workspace, newest)
-    pairs = [pair for run in runs for pair in spans(workspace, run)]
     with tree_reserved(workspace, f"undo of task {task.id[:8]}"):
+        runs = [close_open_call(workspace, snapshots, run) for run in runs]
+        pairs = [pair for run in runs for pair in spans(workspace, run)]
         result = undo(snapshots, task.id, [(snapshots.load(a), snapshots.load(b)) for a, b in pairs])
         with store.write():
             for run in runs:

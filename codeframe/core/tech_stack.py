@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Callable, Mapping
-from configparser import ConfigParser
-from configparser import Error as ConfigError
 from pathlib import Path
 from typing import Any
 
@@ -180,8 +177,13 @@ def _leading_words(text: str) -> set[str]:
 
 
 def _toml(root: Path, name: str) -> dict[str, Any]:
+    text = _text(root, name)
+    if not text:
+        return {}
+    import tomllib
+
     try:
-        return tomllib.loads(_text(root, name))
+        return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError):
         return {}
 
@@ -195,10 +197,15 @@ def _json(root: Path, name: str) -> dict[str, Any]:
 
 
 def _ini(root: Path, name: str) -> Mapping[str, Mapping[str, str]]:
+    text = _text(root, name)
+    if not text:
+        return {}
+    from configparser import ConfigParser, Error
+
     parser = ConfigParser(interpolation=None)
     try:
-        parser.read_string(_text(root, name))
-    except ConfigError:
+        parser.read_string(text)
+    except Error:
         return {}
     return {section: dict(parser[section]) for section in parser.sections()}
 

@@ -221,7 +221,8 @@ def _restore_index(snapshots: Snapshots, base: Snapshot, end: Snapshot, kept: It
         if now.get(path) == after
     }
     if entries:
-        snapshots.git.run("update-index", "-z", "--index-info", stdin=index_info(entries))
+        unfiltered = snapshots.git.unfiltered()
+        snapshots.git.run("update-index", "-z", "--index-info", stdin=index_info(entries), env=unfiltered)
 
 
 def _note(base: Snapshot, end: Snapshot, now: Snapshot) -> str:

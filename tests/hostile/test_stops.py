@@ -7,15 +7,17 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from codeframe.core.models import Task
-from codeframe.core.process_sweep import find_marked
+from codeframe.core.workspace import find_workspace
 from tests.hostile.stage import WAIT_S, Outcome, Stage
 from tests.kit.claude_runs import interruptible, session, verdict, wrote
 from tests.kit.engines import Completed, start_cf
+from tests.kit.repos import git
 from tests.kit.scenario import call, hang, on_signal, sleep, spawn, touch, wait_for
 from tests.kit.waiting import wait_until
 
@@ -192,43 +194,45 @@ def test_two_starts_at_the_same_moment_make_one_run(stage: Stage, tasks: int) ->
     assert len(stage.workspace.store.runs.list()) == 1
 
 
-# -- kill -9 of cf itself -----------------------------------------------------------------------------
+def test_a_suspended_cf_is_not_taken_for_dead(stage: Stage) -> None:
+    go = stage.repo.parent / "go"
+    task, process = begin(stage, wait_for(go), verdict("done"))
+    os.kill(process.pid, signal.SIGSTOP)
+    try:
+        said = stage.cf("work", "status")
+        assert task.id[:8] in said.stdout
+        assert "crashed" not in said.stderr
+    finally:
+        os.kill(process.pid, signal.SIGCONT)
+    go.touch()
+    stage.ended(task, process).expect(0, "COMPLETED", None, "DONE")
 
 
-def test_after_kill_9_the_next_command_ends_the_engine_and_saves_its_work(stage: Stage) -> None:
-    task, process = begin(stage, hang())
-    run = stage.workspace.store.runs.latest(task.id)
-    assert run is not None
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate(timeout=WAIT_S)
-    assert find_marked(f"{run.id}/", prefix=True) != []  # the engine lives on
-    said = stage.cf("work", "status")
-    assert said.exit_code == 0
-    assert f"cf work resume {task.id[:8]}" in said.stderr
-    outcome = stage.outcome(task, Completed(1, "", said.stderr))
-    outcome.expect(1, "FAILED", "crashed", "READY")
-    outcome.check_work_kept("work.py", WORK)
-    resumed = stage.again("resume", task)
-    resumed.expect(0, "COMPLETED", None, "DONE")
-    first, second = stage.engine.invocations()
-    assert second.argv[second.argv.index("--resume") + 1] == first.argv[first.argv.index("--session-id") + 1]
-    stage.check_persons_work()
+def test_undo_waits_for_no_run_but_says_which_one_is_there(stage: Stage) -> None:
+    stage.engine.calls(call(session(wrote("early.py", WORK), verdict("done"))))
+    earlier = stage.task("An earlier one")
+    stage.start(earlier).expect(0, "COMPLETED", None, "DONE")
+    go = stage.repo.parent / "go"
+    task, process = begin(stage, wait_for(go), verdict("done"))
+    refused = stage.cf("work", "undo", earlier.id)
+    assert refused.exit_code == 1
+    assert f"cf work stop {task.id[:8]}" in refused.stderr
+    assert stage.is_there("early.py")
+    go.touch()
+    stage.ended(task, process).expect(0, "COMPLETED", None, "DONE")
 
 
-def test_after_kill_9_during_a_gate_the_gate_is_ended(stage: Stage) -> None:
-    running = stage.repo.parent / "gate-runs"
-    stage.gate(f"test -e work.py || exit 0; touch '{running}'; sleep 100")
-    stage.engine.calls(call(session(wrote("work.py", WORK), verdict("done"))))
-    task = stage.task()
-    process = start_cf(*stage.start_args(task, gates=True), cwd=stage.repo, env=stage.env)
-    wait_until(running.exists)
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate(timeout=WAIT_S)
-    # The very next start recovers, and is then refused: the work is there and nobody accepted it.
-    said = stage.cf(*stage.start_args(task))
-    assert said.exit_code == 1
-    outcome = stage.outcome(task, said)
-    outcome.expect(1, "FAILED", "crashed", "READY")
-    for choice in (f"cf work resume {task.id[:8]}", "--keep", f"cf work undo {task.id[:8]}"):
-        assert choice in said.stderr
-    outcome.check_work_kept("work.py", WORK)
+def test_two_working_trees_of_one_repository_work_at_the_same_time(stage: Stage, tmp_path: Path) -> None:
+    git(stage.repo, "worktree", "add", "-q", "-b", "second", str(tmp_path / "second"))
+    go = stage.repo.parent / "go"
+    task, process = begin(stage, wait_for(go), verdict("done"))
+    other = replace(stage, repo=tmp_path / "second", place=tmp_path / "second", clean=True)
+    other.workspace = find_workspace(other.repo)
+    stage.engine.calls(call(session(wrote("other.py", WORK), verdict("done"))))
+    second = other.task("Another one")
+    outcome = other.start(second)
+    outcome.expect(0, "COMPLETED", None, "DONE")
+    outcome.check_work_kept("other.py", WORK)
+    assert not stage.is_there("other.py")
+    go.touch()
+    stage.ended(task, process).expect(0, "COMPLETED", None, "DONE")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.hostile.stage import Stage
-from tests.kit.claude_lines import api_error, init, result_api_error
+from tests.kit.claude_lines import api_error, init, result_api_error, text
 from tests.kit.claude_runs import api_failed, ran, said, session, verdict, wrote
+from tests.kit.engines import run_cf
 from tests.kit.repos import git
 from tests.kit.scenario import call, die, half_a_character, hang, leave, out, read_stdin, spawn
 
@@ -251,3 +253,37 @@ def test_a_network_that_never_comes_back_is_tried_six_times(stage: Stage) -> Non
     outcome = stage.start(stage.task())
     outcome.expect(1, "FAILED", "network", "FAILED")
     assert len(stage.engine.invocations()) == 6
+
+
+def test_what_an_engine_says_cannot_act_on_the_terminal(stage: Stage) -> None:
+    evil = "\x1b]0;owned\x07\x1b[2J\u202eright to left"
+    stage.engine.calls(
+        call(session(out(text(evil)), wrote("work.py", WORK), verdict(evil, status="blocked", question=evil)))
+    )
+    task = stage.task(f"A title {evil}")
+    outcome = stage.start(task)
+    outcome.expect(3, "BLOCKED", None, "BLOCKED")
+    seen = outcome.told + stage.why(task) + stage.cf("work", "logs", task.id).stdout
+    assert "right to left" in seen
+    assert not set(seen) & set("\x1b\x07\u202e")
+
+
+def test_a_terminal_that_cannot_show_what_an_engine_says_ends_nothing(stage: Stage) -> None:
+    stage.engine.calls(call(session(out(text("naïve – ok")), wrote("work.py", WORK), verdict("fertig – ok"))))
+    task = stage.task("Écrire le module")
+    said = run_cf(*stage.start_args(task), cwd=stage.repo, env=stage.env | {"PYTHONIOENCODING": "ascii"})
+    outcome = stage.outcome(task, said)
+    outcome.expect(0, "COMPLETED", None, "DONE")
+    assert "ok" in outcome.said.stdout
+    assert "ok" in outcome.said.stderr
+
+
+@pytest.mark.parametrize("session_of_its_own", [False, True])
+def test_a_daemon_that_dropped_its_environment_does_not_survive(
+    stage: Stage, session_of_its_own: bool
+) -> None:
+    left = spawn(daemon=not session_of_its_own, session=session_of_its_own, env={}, ignore=["SIGTERM"])
+    stage.engine.calls(call(session(wrote("work.py", WORK), left, verdict("done"))))
+    stage.start(stage.task()).expect(0, "COMPLETED", None, "DONE")
+    (child,) = stage.engine.invocations()[0].children
+    assert not psutil.pid_exists(child)

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from codeframe.core.agent_adapter import AgentResult
 from codeframe.core.models import TokenUsage
-from codeframe.core.snapshots import FileChange
-
-FILES_IN_EVIDENCE = 200
-
-
-def changed_files(changes: Sequence[FileChange]) -> dict[str, Any]:
-    """How many files an engine call changed, and which; the list is cut at FILES_IN_EVIDENCE."""
-    return {"changed": len(changes), "files": [f"{c.kind} {c.path}" for c in changes[:FILES_IN_EVIDENCE]]}
+from codeframe.core.snapshots import FileChange, in_short
 
 
 @dataclass(frozen=True)
@@ -32,7 +25,7 @@ class RoundRecord:
     gates: Mapping[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """JSON-ready; long file lists are cut, with the full count beside them."""
         usage = self.result.token_usage or TokenUsage()
         return {
             "round": self.round,
@@ -44,7 +37,7 @@ class RoundRecord:
             "error": self.result.error,
             "summary": self.result.summary,
             "session_id": self.result.session_id,
-            **changed_files(self.changes),
+            **in_short(self.changes),
             "commits": list(self.commits),
             "duration_ms": self.result.duration_ms,
             "input_tokens": usage.input_tokens,

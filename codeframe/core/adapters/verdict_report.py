@@ -27,7 +27,7 @@ VERDICT_SCHEMA: dict[str, Any] = {
     "required": ["status", "summary"],
 }
 
-_FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[^\n]*\n(.*?)^[ \t]*\1[ \t]*$", re.DOTALL | re.MULTILINE)
+_FENCE = r"(?ms)^[ \t]*(`{3,}|~{3,})[^\n]*\n(.*?)^[ \t]*\1[ \t]*$"
 # Only the end of an answer can hold its verdict; an answer may be megabytes of hostile fences.
 _TAIL_CHARS = 64 * 1024
 
@@ -63,7 +63,7 @@ def parse_structured(obj: object) -> Report | None:
 def parse_fenced(text: str) -> Report | None:
     """The report in the last fenced block of `text`, or in `text` itself where it is nothing but JSON."""
     tail = text[-_TAIL_CHARS:].strip()
-    blocks = [tail] if tail.startswith("{") else [match[2] for match in _FENCE.finditer(tail)]
+    blocks = [tail] if tail.startswith("{") else [match[2] for match in re.finditer(_FENCE, tail)]
     if not blocks:
         return None
     try:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from codeframe.core.adapters import followups
 from codeframe.core.adapters.event_stream import EventStream
@@ -27,10 +27,12 @@ from codeframe.core.agent_adapter import (
     Capabilities,
 )
 from codeframe.core.blocker_detection import question_in_prose
-from codeframe.core.gates import GateReport, GateResult, GateSuite
 from codeframe.core.models import ErrorClass, TokenUsage
 from codeframe.core.redaction import Redactor
 from codeframe.core.snapshots import Snapshot, Snapshots
+
+if TYPE_CHECKING:
+    from codeframe.core.gates import GateReport, GateResult, GateSuite
 
 # Faults that pass by themselves: the engine is called again, and it costs no round (rule 4.6).
 TRANSIENT = frozenset({ErrorClass.RATE_LIMITED, ErrorClass.OVERLOADED, ErrorClass.NETWORK})
@@ -162,6 +164,8 @@ class VerificationWrapper:
             result, end = self._engine_call(p, workspace, prompt, reason)
             if result.status is not AgentResultStatus.COMPLETED:
                 return self._final(p, result)
+            if end.unfinished:
+                return self._left_unfinished(p, result, end)
             if p.first_start is not None and end.branch != p.first_start.branch:
                 return self._branch_switched(p, result, p.first_start, end)
             if not self._changed and not result.already_satisfied:
@@ -206,7 +210,7 @@ class VerificationWrapper:
         while True:
             result, end = self._launch(p, workspace, prompt, reason)
             failed = result.error_class if result.status is not AgentResultStatus.COMPLETED else None
-            if failed is None or self._cancel.is_set():
+            if failed is None or self._cancel.is_set() or end.unfinished:
                 return result, end
             lost = bool(result.evidence.get("session_lost"))
             if (lost or failed is ErrorClass.CONTEXT_WINDOW) and not fresh_tried:
@@ -364,6 +368,13 @@ class VerificationWrapper:
             p, result, AgentResultStatus.FAILED, error_class=ErrorClass.NO_CHANGE,
             error="The engine reported success twice but changed nothing.",
         )  # fmt: skip
+
+    def _left_unfinished(self, p: _Progress, result: AgentResult, end: Snapshot) -> AgentResult:
+        question = (
+            f"The engine left the repository in the middle of something. {end.unfinished}, "
+            "then answer and resume. Its work is saved."
+        )
+        return self._final(p, result, AgentResultStatus.BLOCKED, blocker_question=question)
 
     def _branch_switched(
         self, p: _Progress, result: AgentResult, start: Snapshot, end: Snapshot

@@ -7,18 +7,18 @@ from pathlib import Path
 
 DETAIL_BYTES = 8 * 1024
 
-_ANSI = re.compile(r"(?:\x1b|#x1B)(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-_FOLDERS = re.compile(r"(?<![\w./])/(?:[^\s/:'\"()<>]+/)+")
-_ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+\b")
-_HASH = re.compile(r"\b(?=[0-9a-f-]*[0-9])[0-9a-f]{8}[0-9a-f-]*\b")
-_NUMBER = re.compile(r"(?<!\w)\d+(?:[.,:/-]\d+)*(?:(?:[TZ]|ns|us|µs|ms|s|m|h)(?:\d[\d.,:]*)?Z?)?(?!\w)")
+_ANSI = r"(?:\x1b|#x1B)(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)"
+_CONTROLS = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
+_FOLDERS = r"(?<![\w./])/(?:[^\s/:'\"()<>]+/)+"
+_ADDRESS = r"\b0x[0-9a-fA-F]+\b"
+_HASH = r"\b(?=[0-9a-f-]*[0-9])[0-9a-f]{8}[0-9a-f-]*\b"
+_NUMBER = r"(?<!\w)\d+(?:[.,:/-]\d+)*(?:(?:[TZ]|ns|us|µs|ms|s|m|h)(?:\d[\d.,:]*)?Z?)?(?!\w)"
 
 
 def clean(text: str) -> str:
     """`text` without escape sequences, control characters (newline and tab stay) and lone surrogates."""
-    text = _ANSI.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
-    return _CONTROLS.sub("", text).encode("utf-8", "replace").decode("utf-8")
+    text = re.sub(_ANSI, "", text.replace("\r\n", "\n").replace("\r", "\n"))
+    return re.sub(_CONTROLS, "", text).encode("utf-8", "replace").decode("utf-8")
 
 
 def one_line(text: str, limit: int = 300) -> str:
@@ -49,6 +49,6 @@ def normalise(text: str, root: Path | None = None) -> str:
     text = clean(text)
     if root is not None:
         text = text.replace(f"{root}/", "")
-    text = _FOLDERS.sub("", text)
-    text = _HASH.sub("#", _ADDRESS.sub("#", text))
-    return " ".join(_NUMBER.sub("#", text).split())
+    text = re.sub(_FOLDERS, "", text)
+    text = re.sub(_HASH, "#", re.sub(_ADDRESS, "#", text))
+    return " ".join(re.sub(_NUMBER, "#", text).split())

@@ -98,6 +98,13 @@ class Database:
         if connection is None:
             connection = self._open()
             self._local.connection = connection
+            self._local.file = _file_id(self.path)
+        elif _file_id(self.path) != self._local.file:
+            # SQLite would go on writing into the deleted file, and all of that would be lost.
+            raise CodeFrameError(
+                f"The database {self.path} was deleted while it was in use; files and branches are as they are.",
+                "To begin a new one type: cf init",
+            )
         return connection
 
     def _open(self) -> sqlite3.Connection:
@@ -130,7 +137,7 @@ class Database:
                 ) from error
             if extended == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY:
                 raise CodeFrameError(
-                    "The task or run that this belongs to does not exist (any more)."
+                    "The task or run that this belongs to does not exist (any more).", "Type: cf tasks list"
                 ) from error
             if code == sqlite3.SQLITE_BUSY:
                 raise CodeFrameError(
@@ -192,3 +199,12 @@ def to_json(value: Any) -> str:
 def clean(text: str) -> str:
     """`text` without the lone surrogates a badly encoded argument leaves; SQLite refuses those."""
     return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _file_id(path: Path) -> tuple[int, int] | None:
+    """What tells a file from another one at the same path; None when there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

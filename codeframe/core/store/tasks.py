@@ -48,7 +48,9 @@ class TaskStore:
         other than BACKLOG or READY.
         """
         if status not in (TaskStatus.BACKLOG, TaskStatus.READY):
-            raise UsageError(f"A new task cannot be {status}: only BACKLOG and READY may be.")
+            raise UsageError(
+                f"A new task cannot be {status}: only BACKLOG and READY may be.", "Leave the state out."
+            )
         values = _checked(
             {"title": title, "description": description, "priority": priority, "engine": engine}
         )
@@ -270,7 +272,9 @@ def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
         if not values["title"]:
             raise UsageError("A task needs a title.", 'Type: cf tasks add "what is to be done"')
     if abs(values.get("priority", 0)) > _LARGEST_PRIORITY:
-        raise UsageError(f"A priority lies between -{_LARGEST_PRIORITY} and {_LARGEST_PRIORITY}.")
+        raise UsageError(
+            f"A priority lies between -{_LARGEST_PRIORITY} and {_LARGEST_PRIORITY}.", "Type: --priority 1"
+        )
     return values
 
 

@@ -77,10 +77,22 @@ def test_feedback_within_the_limit_is_whole() -> None:
 
 
 def test_summary_is_one_line_per_gate() -> None:
-    report = GateReport((verdict(new=(Failure("k", "t"),), old=(Failure("o", "u"),)), verdict(gone=("v",))))
+    report = GateReport(
+        (verdict(new=(Failure("k", "t"),), old=(Failure("o", "u"),)), verdict(gone=("v", "w")))
+    )
     first, second = report.summary_lines()
-    assert first.startswith("tests: failed, 1 new, 1 old")
-    assert "1 gone" in second
+    assert first == "tests: failed, 1 new failure, 1 old failure, 0.0 s"
+    assert second == "tests: failed, 2 tests gone or skipped, 0.0 s"
+
+
+def test_summary_says_plainly_that_nothing_new_failed() -> None:
+    two, one = (Failure("o", "u"), Failure("p", "v")), (Failure("o", "u"),)
+    lines = GateReport((verdict(old=two), verdict(old=one), verdict())).summary_lines()
+    assert lines == [
+        "tests: nothing new failed (2 old failures left alone), 0.0 s",
+        "tests: nothing new failed (1 old failure left alone), 0.0 s",
+        "tests: nothing new failed, 0.0 s",
+    ]
 
 
 def test_evidence_is_json_and_bounded() -> None:

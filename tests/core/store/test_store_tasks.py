@@ -213,7 +213,7 @@ def test_in_progress_is_entered_and_left_only_with_a_run(store: Store) -> None:
     task = store.tasks.add("a")
     with pytest.raises(CodeFrameError) as caught:
         store.tasks.set_status(task.id, S.IN_PROGRESS)
-    assert caught.value.hint == f"Type: cf work start {task.id}"
+    assert caught.value.hint == f"Type: cf work start {task.id} --execute"
     store.runs.claim(task.id, engine="codex")
     with pytest.raises(CodeFrameError) as caught:
         store.tasks.set_status(task.id, S.READY)

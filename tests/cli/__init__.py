@@ -1,0 +1,1 @@
+"""What a person types and reads: `cf` itself, mostly as a real process."""

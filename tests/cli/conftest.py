@@ -1,0 +1,79 @@
+"""A workspace to type in, `cf` in this process where nothing about the process matters, and a terminal."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+
+from codeframe.cli.app import main
+from tests.kit.claude_runs import session, verdict, wrote
+from tests.kit.engines import Completed
+from tests.kit.repos import git_home, make_repo, repo
+from tests.kit.scenario import FakeEngine, call
+
+__all__ = ["git_home", "repo"]
+
+
+class Cf:
+    """Runs `cf ARGS` in this process, in `where`, and checks its exit status: 0 unless `code` says otherwise."""
+
+    def __init__(
+        self, where: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.where = where
+        self._capsys = capsys
+        self._monkeypatch = monkeypatch
+
+    def __call__(self, *args: str, code: int = 0, stdin: bytes = b"", where: Path | None = None) -> Completed:
+        self._monkeypatch.chdir(where or self.where)
+        self._monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        self._capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main(list(args))
+        out, err = self._capsys.readouterr()
+        assert isinstance(ended.value.code, int)
+        done = Completed(ended.value.code, out, err)
+        assert done.exit_code == code, done
+        return done
+
+    def add(self, title: str = "Do it", *options: str) -> str:
+        """A new task's id."""
+        return self("tasks", "add", title, *options).stdout.strip()
+
+
+def refused(done: Completed, *parts: str) -> None:
+    """An error as people are to see it: two lines on stderr, nothing on stdout, no traceback (rule 10.2)."""
+    assert done.stdout == ""
+    problem, hint = done.stderr.splitlines()
+    assert problem.startswith("cf: ")
+    assert problem.endswith((".", "?"))
+    assert hint.startswith("    ")
+    for part in parts:
+        assert part in done.stderr
+
+
+@pytest.fixture
+def outside(git_home: Path, tmp_path: Path) -> Path:
+    """A folder that is in no git repository."""
+    folder = tmp_path / "outside"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def cf(
+    git_home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Cf:
+    """`cf` in a workspace: a repository with one commit and no gates."""
+    run = Cf(make_repo(tmp_path / "project", {"README.md": "hello\n"}), capsys, monkeypatch)
+    run("init")
+    return run
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> FakeEngine:
+    """A fake engine that writes one file and says so."""
+    return FakeEngine(tmp_path, "claude").calls(call(session(wrote("a.py", "x = 1\n"), verdict("made a.py"))))

@@ -1,0 +1,112 @@
+"""kill -9 of `cf` itself, wherever it is: the next command puts things right (rule 4.4)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from codeframe.core.process_sweep import find_marked
+from tests.hostile.stage import WAIT_S, Stage
+from tests.kit.claude_runs import session, verdict, wrote
+from tests.kit.engines import Completed, start_cf
+from tests.kit.scenario import call, hang, spawn, touch
+from tests.kit.waiting import wait_until
+
+WORK = "x = 1\n"
+
+
+def test_after_kill_9_the_next_command_ends_the_engine_and_saves_its_work(
+    stage: Stage, tmp_path: Path
+) -> None:
+    there = tmp_path / "there"
+    stage.engine.calls(
+        call(session(wrote("work.py", WORK), spawn(session=True), touch(there), hang())),
+        call(session(wrote("more.py", WORK), verdict("done"))),
+    )
+    task = stage.task()
+    process = stage.begin(task)
+    wait_until(there.exists)
+    run = stage.workspace.store.runs.latest(task.id)
+    assert run is not None
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate(timeout=WAIT_S)
+    assert find_marked(f"{run.id}/", prefix=True) != []  # the engine lives on
+    said = stage.cf("work", "status")
+    assert said.exit_code == 0
+    assert f"cf work resume {task.id[:8]}" in said.stderr
+    outcome = stage.outcome(task, Completed(1, "", said.stderr))
+    outcome.expect(1, "FAILED", "crashed", "READY")
+    outcome.check_work_kept("work.py", WORK)
+    resumed = stage.again("resume", task)
+    resumed.expect(0, "COMPLETED", None, "DONE")
+    first, second = stage.engine.invocations()
+    assert second.argv[second.argv.index("--resume") + 1] == first.argv[first.argv.index("--session-id") + 1]
+    stage.check_persons_work()
+
+
+def test_after_kill_9_during_a_gate_the_gate_is_ended(stage: Stage) -> None:
+    running = stage.repo.parent / "gate-runs"
+    stage.gate(f"test -e work.py || exit 0; touch '{running}'; sleep 100")
+    stage.engine.calls(call(session(wrote("work.py", WORK), verdict("done"))))
+    task = stage.task()
+    process = start_cf(*stage.start_args(task, gates=True), cwd=stage.repo, env=stage.env)
+    wait_until(running.exists)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate(timeout=WAIT_S)
+    # The very next start recovers, and is then refused: the work is there and nobody accepted it.
+    said = stage.cf(*stage.start_args(task))
+    assert said.exit_code == 1
+    outcome = stage.outcome(task, said)
+    outcome.expect(1, "FAILED", "crashed", "READY")
+    for choice in (f"cf work resume {task.id[:8]}", "--keep", f"cf work undo {task.id[:8]}"):
+        assert choice in said.stderr
+    outcome.check_work_kept("work.py", WORK)
+
+
+def slow_git(stage: Stage, number: int) -> Path:
+    """Put a git before the real one that holds at its `number`-th update-ref; returns what it makes then."""
+    folder, real = stage.engine.bin, shutil.which("git")
+    script = f"""#!/bin/sh
+case "$*" in *update-ref*)
+    echo x >> '{folder}/count'
+    if [ $(wc -l < '{folder}/count') = {number} ]; then
+        touch '{folder}/held'
+        while [ ! -e '{folder}/go' ]; do sleep 0.02; done
+    fi
+esac
+exec '{real}' "$@"
+"""
+    (folder / "git").write_text(script)
+    (folder / "git").chmod(0o755)
+    return folder / "held"
+
+
+@pytest.mark.parametrize(
+    ("number", "work"), [(1, False), (2, False), (3, True)], ids=["base", "start", "end"]
+)
+def test_after_kill_9_in_the_middle_of_a_snapshot(stage: Stage, number: int, work: bool) -> None:
+    held = slow_git(stage, number)
+    stage.engine.calls(
+        call(session(wrote("work.py", WORK), verdict("done"))),
+    )
+    task = stage.task()
+    process = stage.begin(task)
+    wait_until(held.exists)
+    os.kill(process.pid, signal.SIGKILL)
+    (held.parent / "go").touch()
+    _, told = process.communicate(timeout=WAIT_S)  # ends with git, which holds the pipes
+    said = stage.cf("work", "status")
+    outcome = stage.outcome(task, Completed(1, "", told + said.stderr))
+    outcome.expect(1, "FAILED", "crashed", "READY")
+    stage.check_persons_work()
+    if work:
+        outcome.check_work_kept("work.py", WORK)
+    assert stage.is_there("work.py") == work
+    stage.again("resume", task).expect(0, "COMPLETED", None, "DONE")
+    assert stage.cf("work", "undo", task.id).exit_code == 0
+    assert not stage.is_there("work.py")
+    stage.check_persons_work()
