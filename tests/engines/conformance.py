@@ -79,7 +79,7 @@ class Conformance:
         stage.play([wrong, stage.done("tried")], [right, stage.done("corrected")])
         task = stage.task("Make made.txt", description)
         check(stage.start(task), 0)
-        run, rounds = stage.run(task), stage.rounds(task)
+        run, rounds = stage.why(task)
         assert (run["status"], run["verification"]) == ("COMPLETED", "verified")
         assert [r["reason"] for r in rounds] == ["first", "correction"]
         assert len({r["session_id"] for r in rounds}) == 1
@@ -342,11 +342,10 @@ class Conformance:
         assert "had crashed: kept its work" in status.stderr
         assert is_gone(sleeper)
         assert engine_processes(stage.home) == []
-        run = stage.run(task)
+        run, (call,) = stage.why(task)
         assert (run["status"], run["error_class"], stage.status(task)) == ("FAILED", "crashed", "READY")
         assert (stage.repo / "half.txt").read_text() == "half\n"
         assert session == run["session_id"]
-        (call,) = stage.rounds(task)
         assert (call["reason"], call["files"]) == ("crashed", ["created half.txt"])
         self._goes_on(stage, task)
 
