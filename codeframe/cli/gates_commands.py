@@ -23,10 +23,10 @@ def list_(json: bool = JSON) -> None:
     suite = gate_suite(workspace, load_environment_config(workspace.root))
     lines = suite.describe()
     if json:
-        missing = {g.name for g in suite.missing()}
+        runs = [line.removeprefix(f"{name}: ") for name, line in zip(suite.names, lines, strict=True)]
         emit_json([
-            {"name": n, "runs": line.removeprefix(f"{n}: "), "missing": n in missing}
-            for n, line in zip(suite.names, lines, strict=True)
+            {"name": name, "runs": run, "missing": run.startswith("cannot run: ")}
+            for name, run in zip(suite.names, runs, strict=True)
         ])  # fmt: skip
         return
     if not lines:

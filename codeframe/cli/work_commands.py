@@ -310,6 +310,8 @@ def _tell(workspace: Workspace, task: Task, run: Run) -> None:
         say(run.summary.strip())
     if run.error and run.status is not RunStatus.COMPLETED:
         say(run.error)
+    if run.verification == "unverified":
+        say(f"Unverified: {work_views.why_unverified(run)}.")
     for line in run.evidence.get("notes", []):
         say(f"Note: {line}")
     for line in work_views.change_lines(workspace, run):

@@ -22,6 +22,7 @@ def show_plan(workspace: Workspace, task: Task, request: Request, *, dry_run: bo
     from codeframe.core.config import load_environment_config
     from codeframe.core.context_packager import TaskContextPackager
     from codeframe.core.leftovers import snapshots_of
+    from codeframe.core.models import TaskStatus
     from codeframe.core.runtime_preview import preview
 
     typed = request.typed or {}
@@ -41,7 +42,10 @@ def show_plan(workspace: Workspace, task: Task, request: Request, *, dry_run: bo
     if planned is not None:
         say(preview(workspace, planned))
     verbatim(prompt.encode("utf-8", "replace"))
-    note(f"Nothing was started. To hand this to an engine: cf work start {task.id[:8]} --execute")
+    way = "To hand this to an engine: cf work start {} --execute"
+    if task.status not in (TaskStatus.READY, TaskStatus.BACKLOG):
+        way = f"The task is {task.status}: cf work show {{}}"
+    note(f"Nothing was started. {way.format(task.id[:8])}")
 
 
 def plan_json(workspace: Workspace, planned: Plan) -> dict[str, Any]:

@@ -103,7 +103,7 @@ def why(task_id: str = ID, run: str | None = RUN, json: bool = JSON) -> None:
     if chosen.error:
         say(chosen.error)
     for r in rounds:
-        say(f"\nRound {r['round']} ({r['reason']}): the engine ended as {r['status']}"
+        say(f"\nRound {r['round'] + 1} ({r['reason']}): the engine ended as {r['status']}"
             + (f", {r['error_class']}" if r.get("error_class") else "")
             + (f": {r['error']}" if r.get("error") else ""))  # fmt: skip
         files = r.get("changed", 0)
@@ -207,6 +207,15 @@ def verdict_line(run: Run) -> str:
     if run.usage.cost_usd is not None:
         parts.append(f"${run.usage.cost_usd:.4f}")
     return "; ".join(parts)
+
+
+def why_unverified(run: Run) -> str:
+    """The gates that could not tell, or that there were none (rule 6.3)."""
+    from codeframe.core.gates import describe_gate
+
+    rows = (run.evidence.get("gates") or {}).get("gates", [])
+    untold = [describe_gate(row) for row in rows if row["outcome"] in ("no_tests", "tool_missing")]
+    return "; ".join(untold) or "no gate ran"
 
 
 def change_lines(workspace: Workspace, run: Run) -> list[str]:

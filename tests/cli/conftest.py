@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
 from codeframe.cli.app import main
+from codeframe.core.workspace import init_workspace
 from tests.kit.claude_runs import session, verdict, wrote
 from tests.kit.engines import Completed
 from tests.kit.repos import git_home, make_repo, repo
@@ -63,14 +65,28 @@ def outside(git_home: Path, tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with one commit and no gates, made a workspace: to be copied, which is faster than made."""
+    folder = tmp_path_factory.mktemp("workspace")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(folder))
+        patch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+        made = make_repo(folder / "project", {"README.md": "hello\n"})
+        init_workspace(made)
+    return made
+
+
 @pytest.fixture
 def cf(
-    git_home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    git_home: Path,
+    workspace: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Cf:
     """`cf` in a workspace: a repository with one commit and no gates."""
-    run = Cf(make_repo(tmp_path / "project", {"README.md": "hello\n"}), capsys, monkeypatch)
-    run("init")
-    return run
+    return Cf(shutil.copytree(workspace, tmp_path / "project"), capsys, monkeypatch)
 
 
 @pytest.fixture

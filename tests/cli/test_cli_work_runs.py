@@ -96,6 +96,7 @@ def test_the_result_is_on_stdout_and_the_progress_on_stderr(done: Done) -> None:
     )
     assert rest == [
         "made a.py red",
+        "Unverified: no gate ran.",
         "  created a.py",
         "  modified old.txt",
         f"See the change: cf work diff {short}    the evidence: cf work why {short}",
@@ -136,7 +137,7 @@ def test_why(done: Done, at: Cf) -> None:
     for part in (
         "with claude-code (--engine)",
         "COMPLETED, unverified",
-        "Round 0",
+        "Round 1",
         "changed 2 files",
         "created a.py",
     ):

@@ -35,6 +35,10 @@ class CommandKind:
             return Missing(f"{gate.command[0]} is not there")
         return Tool((program, *gate.command[1:]), project.via)
 
+    def shown(self, gate: Gate, project: Project) -> tuple[str, ...]:
+        """As declared."""
+        return gate.command
+
     def argv(self, tool: Tool, scratch: Path) -> tuple[str, ...]:
         """As declared."""
         return tool.argv

@@ -64,6 +64,10 @@ class Kind(Protocol):
         """How the gate is launched in `project`."""
         ...
 
+    def shown(self, gate: Gate, project: Project) -> tuple[str, ...]:
+        """The command of a gate that was found, in words: `tool` without asking, so nothing is run."""
+        ...
+
     def argv(self, tool: Tool, scratch: Path) -> tuple[str, ...]:
         """The whole command line; what the tool writes for us goes into the folder `scratch`."""
         ...

@@ -112,6 +112,10 @@ class PytestKind:
             return Missing(why, tool=False)
         return Tool(argv, f"python {probe.version if probe else '?'}")
 
+    def shown(self, gate: Gate, project: Project) -> tuple[str, ...]:
+        """As if the project's python had pytest."""
+        return (*project.python, "-m", "pytest") if project.python else gate.command
+
     def argv(self, tool: Tool, scratch: Path) -> tuple[str, ...]:
         """Options that undo `-x` and its like, and keep caches and the report out of the tree.
 

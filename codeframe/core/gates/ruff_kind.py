@@ -57,6 +57,10 @@ class RuffKind:
             argv, identity = own_tool("ruff"), f"ruff {version('ruff')} of CodeFrame"
         return Tool(_stripped((*argv, *gate.command[1:])), identity)
 
+    def shown(self, gate: Gate, project: Project) -> tuple[str, ...]:
+        """Whose ruff it is, only the project's python could tell."""
+        return gate.command
+
     def argv(self, tool: Tool, scratch: Path) -> tuple[str, ...]:
         """JSON into a file of ours, no cache in the tree."""
         report = str(scratch / "ruff.json")

@@ -47,7 +47,10 @@ class GateSuite:
         return tuple(gate.name for gate in self._gates)
 
     def describe(self) -> tuple[str, ...]:
-        """One line per gate, as it is run (without our own options): "pytest: .venv/bin/python -m pytest"."""
+        """One line per gate, as it is run (without our own options): "pytest: .venv/bin/python -m pytest".
+
+        Runs nothing of the project (rule 9.1): what only its python could tell is known after a first run.
+        """
         return tuple(f"{gate.name}: {self._described(gate)}" for gate in self._gates)
 
     def missing(self) -> tuple[Gate, ...]:
@@ -176,8 +179,15 @@ class GateSuite:
         return project, tool
 
     def _described(self, gate: Gate) -> str:
-        tool = self._tool(gate)[1]
-        return shlex.join(tool.argv) if isinstance(tool, Tool) else f"cannot run: {tool.why}"
+        if gate.name in self._tools:
+            return shlex.join(self._tools[gate.name][1].argv)
+        project = Project.at(self._root)
+        if not gate.declared:
+            return shlex.join(KINDS[gate.kind].shown(gate, project))
+        program = project.which(gate.command[0])
+        if program is None:
+            return f"cannot run: {gate.command[0]} is not there"
+        return shlex.join((program, *gate.command[1:]))
 
     def _cache_file(self, tree_id: str, gate: Gate) -> Path | None:
         project, tool = self._tool(gate)
