@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from tests.hostile.stage import Stage, prompt_text
-from tests.kit.claude_runs import ran, session, verdict, wrote
+from tests.kit.claude_runs import api_failed, ran, session, unknown_session, verdict, wrote
 from tests.kit.repos import write
 from tests.kit.scenario import call, delete
 
@@ -177,3 +177,22 @@ def test_an_engine_that_deletes_the_project_environment_is_not_verified(tmp_path
     stage.engine.calls(call(session(delete(".venv"), wrote("work.py", "x = 1\n"), verdict("done"))))
     outcome = stage.start(stage.task(), "--max-corrections", "0", gates=True)
     outcome.expect(1, "FAILED", "gates", "FAILED")
+
+
+def test_a_correction_is_not_forgotten_when_first_the_service_and_then_the_session_fails(
+    stage: Stage,
+) -> None:
+    stage.gate("! grep wrong work.py")
+    stage.engine.calls(
+        call(session(wrote("work.py", "this is wrong\n"), verdict("wrote work.py"))),
+        call(session(api_failed(529, "overloaded", "Overloaded"))),
+        call(unknown_session()),
+        call(session(wrote("work.py", "right\n"), verdict("done"))),
+    )
+    outcome = stage.start(stage.task(), gates=True)
+    outcome.expect(0, "COMPLETED", None, "DONE")
+    last = stage.engine.invocations()[3]
+    assert "--resume" not in last.argv
+    said = prompt_text(last.stdin)
+    for words in ("Add work.py", "wrote work.py", "this is wrong"):
+        assert words in said
