@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from codeframe.core import config as configuration
 from codeframe.core.engine_registry import DEFAULT_WHY, TYPED_WHY, EngineRegistry, resolve_engine
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
     from codeframe.core.gates import GateSuite
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """What a person asked for. `typed` holds RunOptions fields that were given (absent or None = not given)."""
 
     kind: RunKind = RunKind.START
@@ -40,8 +38,7 @@ class Request:
     keep: bool = False
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """A run that would be admitted: nothing has been written or locked yet."""
 
     task: Task

@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from codeframe.core.errors import CodeFrameError
 from codeframe.core.git import Git, Repo
@@ -53,8 +53,7 @@ _BUSY = {
 _WHATEVER_COMES = frozenset({"end", "crash"})
 
 
-@dataclass(frozen=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """A kept snapshot. Ids are full hex object ids; `branch` is a full ref name, None when HEAD is
     detached; `head` is None before the first commit; `index_tree` is the tree of what was staged;
     `unfinished` says in words which merge or the like was under way ("" for none)."""

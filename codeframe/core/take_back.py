@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from codeframe.core.errors import UsageError
 from codeframe.core.leftovers import chain, close_open_call, snapshots_of, spans
@@ -12,8 +12,7 @@ from codeframe.core.undo import NOT_COVERED, undo
 from codeframe.core.workspace import Workspace
 
 
-@dataclass(frozen=True)
-class TakenBack:
+class TakenBack(NamedTuple):
     """`safety` is the ref of the snapshot taken first; `kept` holds (path, reason).
 
     `complete` is False where something could be taken back once a person's later edit is out of the way.

@@ -11,9 +11,8 @@ import os
 import secrets
 import stat
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 from codeframe.core.git import BlobReader
 from codeframe.core.raw_git import GITLINK, Entry, index_info, nul, records
@@ -24,8 +23,7 @@ SYMLINK = "120000"
 NOT_COVERED = "not covered by snapshots"
 
 
-@dataclass(frozen=True)
-class UndoResult:
+class UndoResult(NamedTuple):
     """`restored` are paths now as before the run, `kept` (path, reason) those left alone, `safety` the
     snapshot taken first, `note` what a person may still want to do (may be empty)."""
 
