@@ -12,7 +12,7 @@ from codeframe.cli.here import recovered_workspace, workspace_here
 from codeframe.cli.output import columns, emit_json, note, say, verbatim
 
 if TYPE_CHECKING:
-    from codeframe.core.models import TaskStatus
+    from codeframe.core.models import Task, TaskStatus
 
 app = Commands("Add, list and change tasks.")
 JSON = typer.Option(False, "--json", help="Print as JSON.")
@@ -161,13 +161,16 @@ def set_(
             if len(words) == 2
             else f"{len(words)} word{'s' if len(words) != 1 else ''} came"
         )
-        raise UsageError(f"cf tasks set takes ID FIELD VALUE; {lacks}.", "Type: cf tasks set ID FIELD VALUE")
+        raise UsageError(
+            f"cf tasks set takes ID FIELD VALUE; {lacks}.",
+            f"For example: cf tasks set {words[0]} status READY",
+        )
     task_id, field, value = words
     task = store.tasks.find(task_id)
     if field == "status":
         task = store.tasks.set_status(task.id, _status(value))
     else:
-        task = store.tasks.update(task.id, **{field: _field_value(field, value)})
+        task = store.tasks.update(task.id, **{field: _field_value(task, field, value)})
     if json:
         emit_json(task_json(task))
     else:
@@ -206,7 +209,7 @@ def delete(
     say(f"Deleted {task.id[:8]} “{task.title}”.")
 
 
-def _field_value(field: str, value: str) -> Any:
+def _field_value(task: Task, field: str, value: str) -> Any:
     from codeframe.core.errors import UsageError
 
     if field == "title":
@@ -218,7 +221,8 @@ def _field_value(field: str, value: str) -> Any:
     if field == "engine":
         return typed.engine_name(value) if value else None
     raise UsageError(
-        f"A task has no field {field}; it has {', '.join(FIELDS)}.", "Type: cf tasks set ID FIELD VALUE"
+        f"A task has no field {field}; it has {', '.join(FIELDS)}.",
+        f"For example: cf tasks set {task.id[:8]} priority 1",
     )
 
 

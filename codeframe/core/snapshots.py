@@ -180,10 +180,18 @@ class Snapshots:
         return self.diff_bytes(start, end, paths, stat).decode("utf-8", "replace")
 
     def diff_bytes(
-        self, start: str, end: str, paths: Sequence[str] | None = None, stat: bool = False
+        self,
+        start: str,
+        end: str,
+        paths: Sequence[str] | None = None,
+        stat: bool = False,
+        binary: bool = False,
     ) -> bytes:
-        """The same, exactly as git printed it: what `git apply` takes, whatever the files' encodings."""
-        form = ("--stat",) if stat else ("-p", "--full-index")
+        """The same, exactly as git printed it, whatever the files' encodings.
+
+        With `binary` it holds binary files too, so that `git apply` takes all of it.
+        """
+        form = ("--stat",) if stat else ("-p", "--binary") if binary else ("-p",)
         options = ("-r", "--no-renames", *form, start, end, "--", *(paths or ()))
         return self.git.run("diff-tree", *options, env={"GIT_LITERAL_PATHSPECS": "1"}).stdout
 

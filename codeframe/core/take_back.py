@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from codeframe.core.errors import UsageError
+from codeframe.core.errors import CodeFrameError
 from codeframe.core.leftovers import chain, close_open_call, snapshots_of, spans
 from codeframe.core.models import Leftover, RunStatus, Task, TaskStatus
 from codeframe.core.run_lock import tree_reserved
@@ -26,7 +26,7 @@ class TakenBack(NamedTuple):
 
 
 def take_back(workspace: Workspace, task: Task) -> TakenBack:
-    """Undo the task's newest run and those it went on with. Raises UsageError when there is none."""
+    """Undo the task's newest run and those it went on with. Raises CodeFrameError when there is none."""
     store = workspace.store
     newest = next(
         (
@@ -37,9 +37,9 @@ def take_back(workspace: Workspace, task: Task) -> TakenBack:
         None,
     )
     if newest is None:
-        raise UsageError(f"Task {task.id[:8]} has no run to undo.", f"Type: cf work show {task.id[:8]}")
+        raise CodeFrameError(f"Task {task.id[:8]} has no run to undo.", f"Type: cf work show {task.id[:8]}")
     if newest.status is RunStatus.RUNNING:
-        raise UsageError(f"Task {task.id[:8]} is running.", f"Type: cf work stop {task.id[:8]}")
+        raise CodeFrameError(f"Task {task.id[:8]} is running.", f"Type: cf work stop {task.id[:8]}")
     snapshots = snapshots_of(workspace)
     runs = chain(workspace, newest)
     with tree_reserved(workspace, f"undo of task {task.id[:8]}"):
