@@ -139,7 +139,18 @@ def check_engine(name: str, why: str, task: Task | None = None) -> None:
     missing = [what for what, there in requirements.items() if not there]
     if missing:
         hint = getattr(EngineRegistry.adapter_class(name), "install_hint", f"Type: cf engines check {name}")
+        if why == DEFAULT_WHY and (ready := _first_ready()):
+            hint = (
+                f"Type: cf work start {task.id[:8] if task else 'ID'} --execute --engine {ready}; "
+                f"or choose it for good: cf config set engine {ready}"
+            )
         raise RequirementsError(f"Engine {name} cannot run here; missing: {', '.join(missing)}.", hint)
+
+
+def _first_ready() -> str | None:
+    """An engine that could run here, for a person who chose none."""
+    names = EngineRegistry.available()
+    return next((n for n in names if all(EngineRegistry.check_requirements(n, quick=True).values())), None)
 
 
 def _claimable(kind: RunKind) -> tuple[TaskStatus, ...]:
