@@ -180,17 +180,25 @@ def set_(
 @app.command()
 def delete(
     task_id: str = ID,
-    force: bool = typer.Option(False, "--force", help="Also when other tasks depend on it."),
+    force: bool = typer.Option(False, "--force", help="Also with runs, or when other tasks depend on it."),
 ) -> None:
     """Remove a task with its runs and snapshots.
 
     The working tree is not touched.
     """
+    from codeframe.core.errors import CodeFrameError
     from codeframe.core.leftovers import snapshots_of
 
     workspace = recovered_workspace()
     task = workspace.store.tasks.find(task_id)
     runs = workspace.store.runs.list(task_id=task.id)
+    kept = snapshots_of(workspace).of_task(task.id)
+    if kept and not force:
+        raise CodeFrameError(
+            f"Task {task.id[:8]} has {len(runs)} run{'s' if len(runs) != 1 else ''} and {len(kept)} snapshots, "
+            "which may hold work that is nowhere else.",
+            f"To delete them too: cf tasks delete {task.id[:8]} --force",
+        )
     workspace.store.tasks.delete(task.id, force=force)
     # The row is gone first: a crash here leaves files and refs that nobody asks for, never a task without them.
     snapshots_of(workspace).delete_task(task.id)

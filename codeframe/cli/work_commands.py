@@ -173,6 +173,7 @@ def retry(
     The engine is told what went wrong before.
     """
     from codeframe.core.admission import Request, plan
+    from codeframe.core.errors import CodeFrameError
     from codeframe.core.models import RunKind
 
     workspace = recovered_workspace()
@@ -181,8 +182,11 @@ def retry(
     request = Request(RunKind.RETRY, engine, options, force)
     task = workspace.store.tasks.find(task_id)
     planned = plan(workspace, task, request)
-    if from_base:
-        _undo(workspace, task, to=note)
+    if from_base and not _undo(workspace, task, to=note)["complete"]:
+        raise CodeFrameError(
+            "Not everything could be taken back, so nothing was started.",
+            f"Undo your own edits of what was kept, or go on from there: cf work retry {task.id[:8]}",
+        )
     _work(workspace, planned, request, as_json=json)
 
 
@@ -218,12 +222,21 @@ def undo(
     task_id: str = typer.Argument(..., metavar="ID", help="Task whose work to take back."),
     json: bool = typer.Option(False, "--json", help="Print as JSON."),
 ) -> None:
-    """Take back what the engine changed, where nobody changed it since."""
+    """Take back what the engine changed, where nobody changed it since.
+
+    The exit status is 1 when something had to be kept.
+    """
     workspace = recovered_workspace()
     task = workspace.store.tasks.find(task_id)
     result = _undo(workspace, task, to=None if json else say)
     if json:
         emit_json(result)
+    elif not result["complete"]:
+        note(
+            f"What was changed after the run is kept: undo your edit of it, then: cf work undo {task.id[:8]}"
+        )
+    if not result["complete"]:
+        raise typer.Exit(1)
 
 
 def _undo(workspace: Workspace, task: Task, to: Any) -> dict[str, Any]:
@@ -244,7 +257,7 @@ def _undo(workspace: Workspace, task: Task, to: Any) -> dict[str, Any]:
         if not result.restored and not result.kept:
             to("There was nothing to take back.")
     return {"restored": list(result.restored), "kept": [{"path": p, "reason": r} for p, r in result.kept],
-            "note": result.note, "safety": result.safety}  # fmt: skip
+            "note": result.note, "safety": result.safety, "complete": result.complete}  # fmt: skip
 
 
 def _next_ready(workspace: Workspace) -> Task:

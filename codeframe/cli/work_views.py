@@ -136,6 +136,8 @@ def why(task_id: str = ID, run: str | None = RUN, json: bool = JSON) -> None:
                     say(f"      {told}")
             for test in gate["gone"][:20]:
                 say(f"    gone or skipped: {test}")
+            for failure in gate["old"][:20]:
+                say(f"    failed before the run, too: {failure['title']}")
             if gate["blocking"] and gate["output"]:
                 say(f"    whole output: {gate['output']}")
     for line in chosen.evidence.get("notes", []):

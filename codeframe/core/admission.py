@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from codeframe.core import config as configuration
 from codeframe.core.engine_registry import DEFAULT_WHY, TYPED_WHY, EngineRegistry, resolve_engine
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
     from codeframe.core.gates import GateSuite
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """What a person asked for. `typed` holds RunOptions fields that were given (absent or None = not given)."""
 
     kind: RunKind = RunKind.START
@@ -40,8 +38,7 @@ class Request:
     keep: bool = False
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """A run that would be admitted: nothing has been written or locked yet."""
 
     task: Task
@@ -90,6 +87,9 @@ def admit(workspace: Workspace, planned: Plan, request: Request) -> Run:
     run_id = os.urandom(6).hex()
     lock = lock_run(workspace, run_id, task)
     try:
+        waiting = snapshots_of(workspace).operation()
+        if waiting is not None:
+            raise waiting
         _check_tree(workspace, task, request)
         linked = request.kind is not RunKind.START and previous is not None
         process: dict[str, Any] = {"tree": workspace.tree_key, "toplevel": str(workspace.repo.toplevel)}
@@ -138,9 +138,19 @@ def check_engine(name: str, why: str, task: Task | None = None) -> None:
         raise RequirementsError(f"{e} It was chosen by {why}.", hint) from None
     missing = [what for what, there in requirements.items() if not there]
     if missing:
-        raise RequirementsError(
-            f"Engine {name} cannot run here; missing: {', '.join(missing)}.", f"Type: cf engines check {name}"
-        )
+        hint = getattr(EngineRegistry.adapter_class(name), "install_hint", f"Type: cf engines check {name}")
+        if why == DEFAULT_WHY and (ready := _first_ready()):
+            hint = (
+                f"Type: cf work start {task.id[:8] if task else 'ID'} --execute --engine {ready}; "
+                f"or choose it for good: cf config set engine {ready}"
+            )
+        raise RequirementsError(f"Engine {name} cannot run here; missing: {', '.join(missing)}.", hint)
+
+
+def _first_ready() -> str | None:
+    """An engine that could run here, for a person who chose none."""
+    names = EngineRegistry.available()
+    return next((n for n in names if all(EngineRegistry.check_requirements(n, quick=True).values())), None)
 
 
 def _claimable(kind: RunKind) -> tuple[TaskStatus, ...]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from codeframe.core.config import load_environment_config
 from codeframe.core.errors import CodeFrameError
@@ -26,24 +27,21 @@ MAX_DEPENDENCIES = 20
 MAX_DIFF_LINES = 20_000  # a longer diff fits no budget: it is not even made
 
 
-@dataclass(frozen=True)
-class ProjectFile:
+class ProjectFile(NamedTuple):
     """A file by its path relative to the workspace, and its text."""
 
     path: str
     text: str
 
 
-@dataclass(frozen=True)
-class LeftOut:
+class LeftOut(NamedTuple):
     """A file that is named but not shown; `why` ends a sentence that begins with its path."""
 
     path: str
     why: str
 
 
-@dataclass(frozen=True)
-class Dependency:
+class Dependency(NamedTuple):
     """What a task that had to be done first left behind.
 
     `summary`, `diff` and `stat` are those of its last COMPLETED run, "" where there are none; `span` is the
@@ -58,8 +56,7 @@ class Dependency:
     left_out: tuple[LeftOut, ...] = ()
 
 
-@dataclass(frozen=True)
-class TaskContext:
+class TaskContext(NamedTuple):
     """Everything an engine may be told about a task, without secrets."""
 
     task: Task

@@ -8,10 +8,9 @@ import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import IO, BinaryIO, cast
+from typing import IO, BinaryIO, NamedTuple, cast
 
 from codeframe.core.errors import CodeFrameError, RequirementsError, UsageError
 
@@ -43,8 +42,7 @@ class GitError(CodeFrameError):
         self.git_exit = git_exit
 
 
-@dataclass(frozen=True)
-class Completed:
+class Completed(NamedTuple):
     """What a finished git process left: raw stdout, decoded stderr, exit status."""
 
     stdout: bytes
@@ -52,8 +50,7 @@ class Completed:
     exit_code: int
 
 
-@dataclass(frozen=True)
-class Repo:
+class Repo(NamedTuple):
     """A git working tree. All paths are absolute and resolved; `git_dir` is a linked worktree's own,
     `common_dir` is shared by all of them."""
 
@@ -76,8 +73,7 @@ def command(*args: str) -> list[str]:
     return ["git", *_FIXED_ARGS, name, *guards, *rest]
 
 
-@dataclass(frozen=True)
-class Git:
+class Git(NamedTuple):
     """git in one directory (`tree`)."""
 
     tree: Path
@@ -139,8 +135,7 @@ class Git:
             yield BlobReader(cast(IO[bytes], process.stdin), cast(IO[bytes], process.stdout))
 
 
-@dataclass(frozen=True)
-class BlobReader:
+class BlobReader(NamedTuple):
     """The two ends of a `cat-file --batch` process (see `Git.blobs`)."""
 
     requests: IO[bytes]

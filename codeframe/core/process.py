@@ -14,11 +14,10 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from subprocess import Popen
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from codeframe.core.lines import Line, LineSplitter
 from codeframe.core.process_sweep import (
@@ -62,8 +61,7 @@ class EndedBy(StrEnum):
     SPAWN_FAILED = "spawn_failed"
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(NamedTuple):
     """Seconds; None is no limit.
 
     `timeout_s`: the whole life. `stall_s`: silence on both outputs. `first_output_s`: until the first
@@ -80,8 +78,7 @@ class Limits:
     polite_s: float = 5.0
 
 
-@dataclass(frozen=True)
-class ProcessOutcome:
+class ProcessOutcome(NamedTuple):
     """How a process ended.
 
     `exit_code` is negative for a signal, None when it never began or could not be killed.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from enum import Enum
+from typing import NamedTuple
 
 BYTES_PER_TOKEN = 4
 SHORTEST_CUT = 200  # bytes; less of a text than this says nothing, so the text is left out
@@ -30,8 +30,7 @@ class Keep(Enum):
     WHOLE = "whole"  # all or nothing: half a source file misleads
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(NamedTuple):
     """One text somebody else wrote, shown inside a fence it cannot end.
 
     `label` and `where` (where the whole text is) are words of ours, on one line; names in them go
@@ -47,8 +46,7 @@ class Block:
     brief: str = ""
 
 
-@dataclass(frozen=True)
-class Section:
+class Section(NamedTuple):
     """A titled part of the prompt, absent when it has neither blocks with text in them nor notes.
 
     `share` weighs its claim on the budget against the other sections'. `notes` are lines that end it.
@@ -61,8 +59,7 @@ class Section:
     notes: Sequence[str] = ()
 
 
-@dataclass(frozen=True)
-class Rendered:
+class Rendered(NamedTuple):
     """A section as markdown ("" when absent), and which of its blocks are in it whole."""
 
     text: str
@@ -129,7 +126,7 @@ def render_sections(sections: Sequence[Section], budget_tokens: int) -> list[Ren
     A block counts with its label and fence. Titles, intros, notes and the lines that announce cuts are
     ours, short, and not counted.
     """
-    sections = [replace(section, blocks=[b for b in section.blocks if b.text]) for section in sections]
+    sections = [section._replace(blocks=[b for b in section.blocks if b.text]) for section in sections]
     needs = [sum(_cost(block, block.text) for block in section.blocks) for section in sections]
     budgets = allot(needs, [section.share for section in sections], budget_tokens * BYTES_PER_TOKEN)
     return [_render(section, budget) for section, budget in zip(sections, budgets, strict=True)]

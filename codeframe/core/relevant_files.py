@@ -7,8 +7,8 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from codeframe.core.git import Git
 from codeframe.core.safe_read import Refusal, Unreadable, read_text_inside
@@ -41,16 +41,14 @@ DEFINITION = (
 TEST_STEM = r"^(?:test_(.+)|(.+?)(?:_test|_spec|\.test|\.spec|Tests?|Spec))$"
 
 
-@dataclass(frozen=True)
-class RelevantFile:
+class RelevantFile(NamedTuple):
     """A file by its path relative to the workspace; `text` is None when it is binary or too long."""
 
     path: str
     text: str | None
 
 
-@dataclass(frozen=True)
-class Ranking:
+class Ranking(NamedTuple):
     """Relevant files, best first; and paths left out because they look secret, or hold a secret."""
 
     files: tuple[RelevantFile, ...] = ()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from codeframe.core.config import EnvironmentConfig
 from codeframe.core.errors import UsageError
@@ -15,8 +14,7 @@ DEFAULT_STALL_TIMEOUT_S = 600.0
 BACKOFF_VARIABLE = "CODEFRAME_BACKOFF_S"  # for tests and impatient people: no flag, no key
 
 
-@dataclass(frozen=True)
-class RunOptions:
+class RunOptions(NamedTuple):
     """Durations in seconds. `note` is what the person added with -m; `backoff_s` is the first wait after a
     passing fault of the engine's service."""
 
@@ -35,13 +33,12 @@ class RunOptions:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, for the run's row."""
-        return asdict(self)
+        return self._asdict()
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> RunOptions:
         """The options saved with a run; keys this version does not know are dropped."""
-        known = {f.name for f in fields(cls)}
-        return cls(**{k: v for k, v in data.items() if k in known})
+        return cls(**{k: v for k, v in data.items() if k in cls._fields})
 
     @classmethod
     def merge(

@@ -226,11 +226,13 @@ class _Job:
         self.run = self.store.runs.update(self.run.id, process=process, session_id=session_id)
 
     def returned(self, index: int, record: RoundRecord) -> None:
+        calls = self.wrapper.rounds if self.wrapper else []
+        usage = sum((c.result.token_usage for c in calls if c.result.token_usage), TokenUsage())
         with self.store.write():
             self.store.runs.add_round(self.run.id, index, self.redactor.redact_all(record.to_dict()))
             process = {k: v for k, v in self.run.process.items() if k != "open_start"}
             self.run = self.store.runs.update(
-                self.run.id, process=process, end=record.end, rounds=index + 1,
+                self.run.id, process=process, end=record.end, rounds=index + 1, usage=usage,
                 session_id=record.result.session_id or self.run.session_id,
             )  # fmt: skip
 

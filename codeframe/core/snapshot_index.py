@@ -7,9 +7,9 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from codeframe.core.git import Completed, Git, GitError, Repo
 from codeframe.core.raw_git import GITLINK, Entry, RawGit, nul, records, rows
@@ -19,8 +19,7 @@ from codeframe.core.snapshot_scan import Scan, UserIndex
 _CONVERTING = ("text", "eol", "crlf", "ident", "filter", "working-tree-encoding")
 
 
-@dataclass(frozen=True)
-class LeftOut:
+class LeftOut(NamedTuple):
     """A path a snapshot does not hold, and why (a phrase for people)."""
 
     path: str

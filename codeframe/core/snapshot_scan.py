@@ -6,16 +6,15 @@ import os
 import re
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from codeframe.core.git import Git
 from codeframe.core.raw_git import GITLINK, Entry, RawGit, nul, records, rows
 from codeframe.core.secret_files import looks_secret
 
 
-@dataclass(frozen=True)
-class UserIndex:
+class UserIndex(NamedTuple):
     """The person's index: the tree of what is staged, the entries, and which of them are submodules,
     skip-worktree, assume-unchanged or in conflict (those are not in the tree)."""
 

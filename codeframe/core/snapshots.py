@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from codeframe.core.errors import CodeFrameError
 from codeframe.core.git import Git, Repo
@@ -53,8 +53,7 @@ _BUSY = {
 _WHATEVER_COMES = frozenset({"end", "crash"})
 
 
-@dataclass(frozen=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """A kept snapshot. Ids are full hex object ids; `branch` is a full ref name, None when HEAD is
     detached; `head` is None before the first commit; `index_tree` is the tree of what was staged;
     `unfinished` says in words which merge or the like was under way ("" for none)."""
@@ -110,7 +109,7 @@ class Snapshots:
         engine did must be saved however it left the repository.
         """
         with self._index.locked():
-            unfinished = self._operation()
+            unfinished = self.operation()
             if unfinished and label not in _WHATEVER_COMES:
                 raise unfinished
             user = self._index.read_user_index()
@@ -208,7 +207,7 @@ class Snapshots:
         doomed = "".join(f"delete {ref}\n" for ref in self._refs(task_id))
         self.git.run("update-ref", "--stdin", stdin=doomed.encode())
 
-    def _operation(self) -> CodeFrameError | None:
+    def operation(self) -> CodeFrameError | None:
         """The merge or the like that waits for the person, as what to tell them."""
         for name, (operation, ending) in _BUSY.items():
             if (self.repo.git_dir / name).exists():

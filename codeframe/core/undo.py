@@ -11,9 +11,8 @@ import os
 import secrets
 import stat
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 from codeframe.core.git import BlobReader
 from codeframe.core.raw_git import GITLINK, Entry, index_info, nul, records
@@ -21,10 +20,10 @@ from codeframe.core.snapshot_scan import in_real_folders
 from codeframe.core.snapshots import FileChange, Snapshot, Snapshots
 
 SYMLINK = "120000"
+NOT_COVERED = "not covered by snapshots"
 
 
-@dataclass(frozen=True)
-class UndoResult:
+class UndoResult(NamedTuple):
     """`restored` are paths now as before the run, `kept` (path, reason) those left alone, `safety` the
     snapshot taken first, `note` what a person may still want to do (may be empty)."""
 
@@ -46,7 +45,7 @@ def undo(snapshots: Snapshots, task_id: str, spans: Sequence[tuple[Snapshot, Sna
     for start, end in reversed(spans):
         work.run(snapshots.changes(start.commit, end.commit))
         for each in (*start.left_out, *end.left_out):
-            work.kept[each.path] = f"not covered by snapshots: {each.reason}"
+            work.kept[each.path] = f"{NOT_COVERED}: {each.reason}"
         _restore_index(snapshots, start, end, work.kept.keys())
     note = _note(spans[0][0], spans[-1][1], safety) if spans else ""
     restored = work.restored - work.kept.keys()  # a later span given back, an earlier one not

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from codeframe.core.agent_adapter import AgentResult, AgentResultStatus
 from codeframe.core.errors import (
@@ -19,8 +19,7 @@ from codeframe.core.models import ErrorClass, Run, RunStatus, TaskStatus
 NEEDS_A_PERSON = frozenset({ErrorClass.AUTH, ErrorClass.BILLING, ErrorClass.QUOTA})
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     """`blocker` is (question, kind) where a person is needed."""
 
     run: RunStatus

@@ -109,15 +109,20 @@ def test_status_says_what_there_is_and_what_to_type_next(cf: Cf) -> None:
 def test_engines_list_says_which_would_run_and_why(cf: Cf, monkeypatch: pytest.MonkeyPatch) -> None:
     said = cf("engines", "list").stdout
     assert "claude-code  " in said
-    assert "built-in would run here (the default), but it is not there." in said
-    assert "cf config set engine claude-code" in said
+    assert said.endswith("\nbuilt-in would run here (the default).\n")
+    monkeypatch.setenv("CODEFRAME_ENGINE", "nowhere")
+    said = cf("engines", "list").stdout
+    assert "nowhere would run here (CODEFRAME_ENGINE), but it is not there." in said
+    assert "cf config set engine built-in" in said
     monkeypatch.setenv("CODEFRAME_ENGINE", "claude-code")
     said = cf("engines", "list").stdout
-    assert said.startswith("*  claude-code  ")
+    assert "\n*  claude-code  " in said
     assert said.endswith("claude-code would run here (CODEFRAME_ENGINE).\n")
     listed = cf("engines", "list", "--json").json()
     assert list(listed) == ["engines", "chosen", "why", "problems"]
-    assert [(e["name"], e["chosen"]) for e in listed["engines"]] == [("claude-code", True)]
+    assert [(e["name"], e["chosen"]) for e in listed["engines"]] == [
+        ("built-in", False), ("claude-code", True), ("react", False)
+    ]  # fmt: skip
 
 
 def test_engines_list_outside_of_a_workspace(cf: Cf, outside: Path) -> None:

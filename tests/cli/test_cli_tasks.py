@@ -264,7 +264,9 @@ def test_delete_removes_the_runs_folders_and_snapshots_and_leaves_the_tree(
     folders = next((cf.where / ".git" / "codeframe").glob("*/runs"))
     kept = cf("work", "show", other, "--json").json()["runs"]
     assert f"/{task}/" in git(cf.where, "for-each-ref")
-    cf("tasks", "delete", task)
+    refused(cf("tasks", "delete", task, code=1), "snapshots", f"cf tasks delete {task[:8]} --force")
+    assert f"/{task}/" in git(cf.where, "for-each-ref")
+    cf("tasks", "delete", task, "--force")
     assert sorted(p.name for p in folders.iterdir()) == sorted(r["id"] for r in kept)
     refs = git(cf.where, "for-each-ref")
     assert f"/{task}/" not in refs

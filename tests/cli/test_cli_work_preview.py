@@ -115,13 +115,14 @@ def test_start_refuses_options_that_make_no_sense(cf: Cf, options: list[str], sa
     assert state(cf) == before
 
 
-def test_without_a_chosen_engine_it_says_how_to_choose(cf: Cf) -> None:
-    task = cf.add("T")
+def test_the_default_engine_without_a_key_says_what_it_needs(cf: Cf, monkeypatch: pytest.MonkeyPatch) -> None:
+    cf.add("T")
+    for variable in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"):
+        monkeypatch.delenv(variable, raising=False)
     refused(
         cf("work", "start", "--execute", code=5),
-        "No engine is chosen, and the default, built-in, is not there.",
-        f"Type: cf work start {task[:8]} --execute --engine claude-code",
-        "cf config set engine claude-code",
+        "Engine built-in cannot run here; missing: ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN or ANTHROPIC_BASE_URL.",
+        "Type: cf engines check built-in",
     )
 
 
@@ -130,8 +131,8 @@ def test_an_engine_that_went_away_is_named_with_who_chose_it(cf: Cf, monkeypatch
     monkeypatch.setenv("CODEFRAME_ENGINE", "claude-cod")
     refused(
         cf("work", "start", "--execute", code=5),
-        "There is no engine 'claude-cod'. There are: claude-code. Did you mean 'claude-code'? It was chosen by "
-        "CODEFRAME_ENGINE.",
+        "There is no engine 'claude-cod'. There are: built-in, claude-code, react. Did you mean 'claude-code'? "
+        "It was chosen by CODEFRAME_ENGINE.",
     )
 
 

@@ -255,10 +255,14 @@ def test_undo_keeps_what_a_person_changed_and_says_so(cf: Cf, engine: FakeEngine
     task = cf.add("Do it")
     assert work(cf, engine, "start", task).exit_code == 0
     write(cf.where, {"a.py": "x = 2  # mine\n"})
-    data = cf("work", "undo", task, "--json").json()
-    assert list(data) == ["restored", "kept", "note", "safety"]
+    data = cf("work", "undo", task, "--json", code=1).json()
+    assert list(data) == ["restored", "kept", "note", "safety", "complete"]
     assert (data["restored"], [k["path"] for k in data["kept"]]) == (["b.py"], ["a.py"])
     assert (cf.where / "a.py").read_text() == "x = 2  # mine\n"
+    # Once the edit is out of the way, the rest can be taken back too.
+    write(cf.where, {"a.py": "x = 1\n"})
+    assert cf("work", "undo", task, "--json").json()["restored"] == ["a.py"]
+    assert not (cf.where / "a.py").exists()
 
 
 def test_a_gate_with_only_old_failures_is_said_plainly(cf: Cf, engine: FakeEngine) -> None:

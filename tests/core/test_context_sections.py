@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -70,6 +69,7 @@ blocks = st.builds(
     label=st.text(max_size=20).map(inline),
     text=texts,
     where=st.just("`some/path`"),
+    info=st.just("text"),
     keep=st.sampled_from(Keep),
     brief=st.sampled_from(["", "short"]),
 )
@@ -83,7 +83,7 @@ def test_the_budget_is_kept_every_cut_is_announced_and_no_fence_breaks(
     layout: list[tuple[int, list[Block]]], budget: int
 ) -> None:
     def told_apart(i: int, block: Block) -> Block:
-        return replace(block, label=f"{block.label} {i}", text=block.text and f"{i} {block.text}")
+        return block._replace(label=f"{block.label} {i}", text=block.text and f"{i} {block.text}")
 
     sections = [
         Section(f"Section {i}", share, [told_apart(j, block) for j, block in enumerate(blocks)])

@@ -65,6 +65,7 @@ def test_after_kill_9_during_a_gate_the_gate_is_ended(stage: Stage) -> None:
     for choice in (f"cf work resume {task.id[:8]}", "--keep", f"cf work undo {task.id[:8]}"):
         assert choice in said.stderr
     outcome.check_work_kept("work.py", WORK)
+    assert (outcome.run.rounds, outcome.run.usage.output_tokens > 0) == (1, True)
 
 
 def slow_git(stage: Stage, number: int) -> Path:

@@ -92,6 +92,7 @@ class ClaudeCodeAdapter(SubprocessAdapter):
         cost=True,
         terminal_signal="event",
     )
+    install_hint: ClassVar[str] = "Install it: npm install -g @anthropic-ai/claude-code"
     login_hint: ClassVar[str] = "Run `claude` and type /login, or set ANTHROPIC_API_KEY"
     # SIGINT is the only signal on which it ends its Bash children, which have sessions of their own.
     polite_signal: ClassVar[signal.Signals] = signal.SIGINT

@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from codeframe.core.adapters.verdict_report import Report
 from codeframe.core.agent_adapter import AgentEvent
 from codeframe.core.models import ErrorClass, TokenUsage
 
 
-@dataclass(frozen=True)
-class Terminal:
+class Terminal(NamedTuple):
     """The end as an engine announced it. `error` None is success; `retry_after_s` in seconds."""
 
     error: str | None = None

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from codeframe.core.agent_adapter import AgentResult
 from codeframe.core.models import TokenUsage
 from codeframe.core.snapshots import FileChange, in_short
 
 
-@dataclass(frozen=True)
-class RoundRecord:
+class RoundRecord(NamedTuple):
     """The evidence of one engine call: the snapshots around it, how it ended, what the gates said after it."""
 
     round: int

@@ -9,9 +9,9 @@ import signal
 import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from codeframe.core.adapters.event_stream import EventStream
 from codeframe.core.adapters.heard import Heard, Terminal
@@ -64,8 +64,7 @@ MAX_MESSAGE_CHARS = 8 * 1024
 MAX_STDERR_CHARS = 2000
 
 
-@dataclass(frozen=True)
-class Launch:
+class Launch(NamedTuple):
     """How to start an engine: what `build` returns.
 
     `stdin` is sent, then closed; None is /dev/null. `session_id` is the session as far as it is known
@@ -74,7 +73,7 @@ class Launch:
 
     argv: tuple[str, ...]
     stdin: bytes | None = None
-    env_add: Mapping[str, str] = field(default_factory=dict)
+    env_add: Mapping[str, str] = {}
     env_drop: frozenset[str] = frozenset()
     session_id: str | None = None
     notices: tuple[str, ...] = ()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 STATUSES = ("completed", "blocked", "failed")
 
@@ -32,8 +31,7 @@ _FENCE = r"(?ms)^[ \t]*(`{3,}|~{3,})[^\n]*\n(.*?)^[ \t]*\1[ \t]*$"
 _TAIL_CHARS = 64 * 1024
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(NamedTuple):
     """What the engine says of its own work. `status` is one of `STATUSES`."""
 
     status: str

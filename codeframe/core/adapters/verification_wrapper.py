@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from codeframe.core.adapters import followups
 from codeframe.core.adapters.event_stream import EventStream
@@ -39,8 +39,7 @@ TRANSIENT = frozenset({ErrorClass.RATE_LIMITED, ErrorClass.OVERLOADED, ErrorClas
 MAX_TRANSIENT_RETRIES = 5
 
 
-@dataclass(frozen=True)
-class Policy:
+class Policy(NamedTuple):
     """How far to go. `backoff_s` is the first wait after a passing fault in seconds; each next one doubles."""
 
     max_corrections: int = 3
@@ -297,7 +296,7 @@ class VerificationWrapper:
             timeout_s=max(0.1, p.left_s),
         )
         self.report = report
-        self.rounds[-1] = replace(self.rounds[-1], gates=report.to_evidence())
+        self.rounds[-1] = self.rounds[-1]._replace(gates=report.to_evidence())
         self._recorder.returned(len(self.rounds) - 1, self.rounds[-1])
         for line in report.summary_lines():
             self._say(line)

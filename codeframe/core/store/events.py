@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from codeframe.core.models import utc_now
 from codeframe.core.store.database import Database, clean, stamp, to_json
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(NamedTuple):
     """One line of history. `seq` grows and is never used twice."""
 
     seq: int
@@ -21,8 +19,8 @@ class Event:
     message: str
     run_id: str | None
     task_id: str | None
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    created_at: datetime = field(default_factory=utc_now)
+    metadata: Mapping[str, Any]
+    created_at: datetime
 
 
 class EventStore:

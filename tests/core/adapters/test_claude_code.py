@@ -184,6 +184,15 @@ def test_an_error_event_counts_at_exit_0() -> None:
     assert (result.status, result.error_class) == (FAILED, ErrorClass.BILLING)
 
 
+def test_an_error_is_no_summary_but_the_last_words_before_it_are() -> None:
+    refusal = [lines.api_error("No credit", "billing_error"), lines.result_api_error("No credit", 400)]
+    result, _ = hear([lines.init(), lines.text("half of it is done"), *refusal])
+    assert (result.summary, result.error) == ("half of it is done", "No credit")
+    assert hear([lines.init(), *refusal])[0].summary == ""
+    helper = lines.text("found it", parent="toolu_1")
+    assert hear([lines.init(), lines.text("looking"), helper])[0].summary == "looking"
+
+
 def test_another_turn_after_the_result_takes_its_place() -> None:
     woken = lines.result("woken", spent=lines.Spent(output=100))
     result, _ = hear([lines.init(), lines.result("first"), lines.init(), lines.text("hm"), woken])
