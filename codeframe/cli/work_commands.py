@@ -336,7 +336,8 @@ def _tell(workspace: Workspace, task: Task, run: Run) -> None:
     for question in questions:
         say(f"Blocked: {question}")
     steps = [str(step)] if (step := next_step(store, store.tasks.get(task.id))) else []
-    steps.append(f"{'the evidence' if done else 'why'}: cf work why {short}")
+    if not questions:  # which say why
+        steps.append(f"{'the evidence' if done else 'why'}: cf work why {short}")
     if run.evidence.get("changed") and not done:
         steps.append(f"take it back: cf work undo {short}")
     say("    ".join(steps))

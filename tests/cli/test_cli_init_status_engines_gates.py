@@ -208,7 +208,9 @@ def test_gates_run_says_what_to_type_where_a_tool_is_missing(cf: Cf) -> None:
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     bare.chmod(0o755)
     write(cf.where, {"test_a.py": "def test_a(): pass\n"})
-    said = cf("gates", "run", code=5).stdout
+    said = cf("gates", "run").stdout
+    cf("config", "set", "gates", "[{name: check, command: no-such-tool}]")
+    assert "no-such-tool is not there" in cf("gates", "run", code=5).stdout
     assert ".venv/bin/python has no pytest; type: .venv/bin/python -m pip install pytest" in said
 
 
