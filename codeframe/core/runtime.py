@@ -261,6 +261,7 @@ class _Job:
         leftover = Leftover.PENDING if changed and not done else Leftover.NONE
         verification = report.status if report else ("unverified" if done else None)
         if report is not None and report.status == "failed":
+            self.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)  # engines have deleted it
             (self.run_dir / FEEDBACK_FILE).write_text(
                 self.redactor.redact(report.feedback()), encoding="utf-8"
             )
@@ -296,7 +297,7 @@ class _Job:
             words = error.problem if isinstance(error, CodeFrameError) else f"{type(error).__name__}: {error}"
             try:
                 run = close_open_call(self.workspace, self.snapshots, run)
-            except CodeFrameError:
+            except (CodeFrameError, OSError):
                 pass  # it stays open, and is closed once the repository is whole again
             done = self.store.runs.rounds(run.id)
             is_open = "open_start" in run.process
