@@ -6,6 +6,7 @@ help: ## show what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 $(STAMP): pyproject.toml constraints.txt
+	@echo 'Making .venv (once, takes a minute or two)'
 	@test -x $(PY) || python3 -m venv .venv
 	@$(PY) -m pip install -q -e '.[dev]' -c constraints.txt
 	@touch $(STAMP)
@@ -28,7 +29,7 @@ lint: $(STAMP) ## ruff, mypy --strict on core, import-linter
 	@.venv/bin/ruff check codeframe tests bench
 	@.venv/bin/ruff format --check codeframe tests bench
 	@.venv/bin/mypy codeframe/core
-	@.venv/bin/lint-imports
+	@.venv/bin/lint-imports --no-logo
 
 bench: $(STAMP) ## measure cold starts and what a run costs beside its engine
 	@$(PY) -m bench.cold_start; cold=$$?; $(PY) -m bench.run_overhead && exit $$cold

@@ -12,7 +12,12 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "codeframe"
 # Where an engine may be named: its own adapter (rule 2.1). The default engine is one constant.
-ADAPTERS = {"claude-code": "claude_code.py", "claude_code": "claude_code.py"}
+ADAPTERS = {
+    "claude-code": {"claude_code.py"},
+    "claude_code": {"claude_code.py"},
+    "built-in": {"builtin.py", "engine_registry.py"},  # the latter for the constant
+    "react": {"builtin.py"},
+}
 
 
 def modules() -> dict[str, Path]:
@@ -58,9 +63,14 @@ def test_the_circle_check_can_fail(tmp_path: Path) -> None:
 def test_an_engine_is_named_only_in_its_own_adapter(name: str) -> None:
     path = modules()[name]
     text = path.read_text(encoding="utf-8").lower()
-    for engine, home in ADAPTERS.items():
-        if path.name != home and not (path.name == "__init__.py" and path.parent.name == "adapters"):
+    for engine, homes in ADAPTERS.items():
+        if path.name not in homes and not (path.name == "__init__.py" and path.parent.name == "adapters"):
             assert not re.search(rf"\b{engine}\b", text), f"{path.relative_to(ROOT)} names {engine}"
+
+
+def test_the_registry_names_an_engine_in_one_constant_only() -> None:
+    text = modules()["codeframe.core.engine_registry"].read_text(encoding="utf-8")
+    assert [line for line in text.splitlines() if "built-in" in line] == ['DEFAULT_ENGINE = "built-in"']
 
 
 @pytest.mark.parametrize("name", sorted(modules()))

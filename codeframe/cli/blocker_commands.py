@@ -39,7 +39,8 @@ def list_(
 @app.command()
 def show(blocker_id: str = ID, json: bool = JSON) -> None:
     """Show one blocker in full."""
-    from codeframe.cli.views import answer_hint, blocker_json
+    from codeframe.cli.next_step import answer_step
+    from codeframe.cli.views import blocker_json
 
     store = workspace_here().store
     blocker = store.blockers.find(blocker_id)
@@ -52,7 +53,7 @@ def show(blocker_id: str = ID, json: bool = JSON) -> None:
     if blocker.answer:
         say(f"\nAnswer: {blocker.answer}")
     else:
-        say(f"\n{answer_hint(blocker)}")
+        say(f"\n{answer_step(blocker)}")
 
 
 @app.command()
@@ -65,8 +66,10 @@ def answer(
     from codeframe.cli.views import blocker_json
 
     store = workspace_here().store
-    blocker = store.blockers.answer(store.blockers.find(blocker_id).id, typed.text(text, "answer"))
+    before = store.blockers.find(blocker_id)
+    blocker = store.blockers.answer(before.id, typed.text(text, "answer"))
     if json:
         emit_json(blocker_json(blocker))
     else:
-        say(f"Answered. Go on with: cf work resume {blocker.task_id[:8]}")
+        done = "Answered" if before.answer is None else f"The earlier answer, “{before.answer}”, is replaced"
+        say(f"{done}. Go on with: cf work resume {blocker.task_id[:8]}")

@@ -64,9 +64,10 @@ def check(
         emit_json({"engine": name, "requirements": found, "ready": ready})
     else:
         columns([("ok" if there else "missing", what) for what, there in found.items()])
-        hint = ""
-        if found.get("logged in") is False:
-            hint = getattr(EngineRegistry.adapter_class(name), "login_hint", "")
+        # What is not installed cannot be logged in: one remedy at a time.
+        absent = any(not there for what, there in found.items() if what != "logged in")
+        remedy = "install_hint" if absent else "login_hint"
+        hint = "" if ready else getattr(EngineRegistry.adapter_class(name), remedy, "")
         say(f"{name} is {'' if ready else 'not '}ready." + (f" {hint.rstrip('.')}." if hint else ""))
     if not ready:
         raise typer.Exit(EXIT_REQUIREMENTS)

@@ -39,7 +39,7 @@ def list_(json: bool = JSON) -> None:
 def run(json: bool = JSON) -> None:
     """Run the gates on the tree as it is; every failure counts.
 
-    The exit status is 1 when one fails.
+    The exit status is 1 when one fails, 5 when no tool of theirs is there.
     """
     import secrets
     import shutil
@@ -48,7 +48,8 @@ def run(json: bool = JSON) -> None:
 
     from codeframe.core.admission import gate_suite
     from codeframe.core.config import load_environment_config
-    from codeframe.core.errors import EXIT_FAILED
+    from codeframe.core.errors import EXIT_FAILED, EXIT_REQUIREMENTS
+    from codeframe.core.gates import GateOutcome
     from codeframe.core.stop_switch import StopSwitch
 
     workspace = workspace_here()
@@ -71,5 +72,7 @@ def run(json: bool = JSON) -> None:
             say(line, STATUS_COLOURS["FAILED" if verdict.blocking else "DONE"])
         if report.status == "failed":
             say(f"\n{report.feedback().rstrip()}")
+    if report.verdicts and all(v.result.outcome is GateOutcome.TOOL_MISSING for v in report.verdicts):
+        raise typer.Exit(EXIT_REQUIREMENTS)
     if report.status == "failed":
         raise typer.Exit(EXIT_FAILED)

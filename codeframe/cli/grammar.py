@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any
@@ -57,9 +58,12 @@ class Group(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            guess = _nearest(args[0], self.list_commands(ctx))
+            rest = [guess, *args[1:]] if guess else ["--help"]
             raise UsageError(
-                f"There is no command {ctx.command_path} {args[0]}.{_near(args[0], self.list_commands(ctx))}",
-                f"Type: {ctx.command_path} --help",
+                f"There is no command {ctx.command_path} {args[0]}."
+                + (f" Did you mean {guess}?" if guess else ""),
+                f"Type: {ctx.command_path} {shlex.join(rest)}",
             )
         return super().resolve_command(ctx, args)
 
@@ -94,7 +98,8 @@ def in_words(error: Any, root_options: tuple[str, ...]) -> tuple[str, str]:
                 f"Type: cf {name}{' DIR' if name == '-C' else ''} {command}",
             )
         known = [option for p in error.ctx.command.get_params(error.ctx) for option in p.opts]
-        return f"{command} has no option {name}.{_near(name, known)}", usage
+        guess = _nearest(name, known)
+        return f"{command} has no option {name}." + (f" Did you mean {guess}?" if guess else ""), usage
     if kind == "MissingParameter":
         needed = [p for p in error.ctx.command.get_params(error.ctx) if p.required]
         words = " ".join(p.make_metavar(error.ctx) for p in needed)
@@ -111,11 +116,11 @@ def in_words(error: Any, root_options: tuple[str, ...]) -> tuple[str, str]:
     return message if message.endswith((".", "?", "!")) else f"{message}.", usage
 
 
-def _near(word: str, known: list[str]) -> str:
+def _nearest(word: str, known: list[str]) -> str:
     bare = {name.lstrip("-"): name for name in known}
     typed = word.lstrip("-")
     found = [n for n in bare if len(typed) > 2 and n.startswith(typed)] or get_close_matches(typed, bare, n=1)
-    return f" Did you mean {bare[found[0]]}?" if found else ""
+    return bare[found[0]] if found else ""
 
 
 def _first_sentence(text: str | None) -> str:

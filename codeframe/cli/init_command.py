@@ -22,9 +22,17 @@ def init(
     """
     from codeframe.core.admission import gate_suite
     from codeframe.core.config import load_environment_config, set_value
+    from codeframe.core.errors import UsageError
     from codeframe.core.workspace import init_workspace
 
-    workspace, created = init_workspace(folder_here(), git_init=git_init)
+    folder = folder_here()
+    try:
+        workspace, created = init_workspace(folder, git_init=git_init)
+    except UsageError as e:
+        # What else was typed goes into the hint, which is there to be typed.
+        raise UsageError(
+            e.problem, f"{e.hint} --detect" if detect and "--git-init" in e.hint else e.hint
+        ) from e
     say(f"{workspace.root} is {'now' if created else 'already'} a workspace.")
     config = load_environment_config(workspace.root)
     if detect:

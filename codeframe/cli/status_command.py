@@ -14,8 +14,8 @@ app = Commands()
 @app.command()
 def status(json: bool = typer.Option(False, "--json", help="Print as JSON.")) -> None:
     """Show how many tasks there are, what runs, what waits, what comes next."""
-    from codeframe.cli.views import answer_hint
-    from codeframe.core.models import BlockerStatus, TaskStatus
+    from codeframe.cli.next_step import answer_step, next_of_all
+    from codeframe.core.models import BlockerStatus
 
     workspace = recovered_workspace()
     store = workspace.store
@@ -38,11 +38,12 @@ def status(json: bool = typer.Option(False, "--json", help="Print as JSON.")) ->
     for run in running:
         say(f"Running: {run.task_id[:8]} “{store.tasks.get(run.task_id).title}” with {run.engine}")
     for blocker in blockers:
-        say(f"Blocked: {blocker.task_id[:8]} {blocker.question}\n  {answer_hint(blocker)}")
-    failed = store.tasks.list(status=TaskStatus.FAILED, limit=1)
-    if ready:
-        say(f"Next: cf work start {ready.id[:8]} --execute    (“{ready.title}”)")
-    elif failed and not running:
-        say(f"Next: cf work retry {failed[0].id[:8]}    (“{failed[0].title}”)")
+        say(f"Blocked: {blocker.task_id[:8]} {blocker.question}\n  {answer_step(blocker)}")
+    if running:
+        return  # a tree holds one run at a time
+    after = next_of_all(workspace)
+    if after is not None:
+        task, step = after
+        say(f"Next: {step.command}    (“{task.title}”)")
     elif not any(counts.values()):
         say('Next: cf tasks add "what is to be done"')

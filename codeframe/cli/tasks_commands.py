@@ -12,7 +12,7 @@ from codeframe.cli.here import recovered_workspace, workspace_here
 from codeframe.cli.output import columns, emit_json, note, say, verbatim
 
 if TYPE_CHECKING:
-    from codeframe.core.models import TaskStatus
+    from codeframe.core.models import Task, TaskStatus
 
 app = Commands("Add, list and change tasks.")
 JSON = typer.Option(False, "--json", help="Print as JSON.")
@@ -161,13 +161,16 @@ def set_(
             if len(words) == 2
             else f"{len(words)} word{'s' if len(words) != 1 else ''} came"
         )
-        raise UsageError(f"cf tasks set takes ID FIELD VALUE; {lacks}.", "Type: cf tasks set ID FIELD VALUE")
+        raise UsageError(
+            f"cf tasks set takes ID FIELD VALUE; {lacks}.",
+            f"For example: cf tasks set {words[0]} status READY",
+        )
     task_id, field, value = words
     task = store.tasks.find(task_id)
     if field == "status":
         task = store.tasks.set_status(task.id, _status(value))
     else:
-        task = store.tasks.update(task.id, **{field: _field_value(field, value)})
+        task = store.tasks.update(task.id, **{field: _field_value(task, field, value)})
     if json:
         emit_json(task_json(task))
     else:
@@ -177,17 +180,25 @@ def set_(
 @app.command()
 def delete(
     task_id: str = ID,
-    force: bool = typer.Option(False, "--force", help="Also when other tasks depend on it."),
+    force: bool = typer.Option(False, "--force", help="Also with runs, or when other tasks depend on it."),
 ) -> None:
     """Remove a task with its runs and snapshots.
 
     The working tree is not touched.
     """
+    from codeframe.core.errors import CodeFrameError
     from codeframe.core.leftovers import snapshots_of
 
     workspace = recovered_workspace()
     task = workspace.store.tasks.find(task_id)
     runs = workspace.store.runs.list(task_id=task.id)
+    kept = snapshots_of(workspace).of_task(task.id)
+    if kept and not force:
+        raise CodeFrameError(
+            f"Task {task.id[:8]} has {len(runs)} run{'s' if len(runs) != 1 else ''} and {len(kept)} snapshots, "
+            "which may hold work that is nowhere else.",
+            f"To delete them too: cf tasks delete {task.id[:8]} --force",
+        )
     workspace.store.tasks.delete(task.id, force=force)
     # The row is gone first: a crash here leaves files and refs that nobody asks for, never a task without them.
     snapshots_of(workspace).delete_task(task.id)
@@ -198,7 +209,7 @@ def delete(
     say(f"Deleted {task.id[:8]} “{task.title}”.")
 
 
-def _field_value(field: str, value: str) -> Any:
+def _field_value(task: Task, field: str, value: str) -> Any:
     from codeframe.core.errors import UsageError
 
     if field == "title":
@@ -210,7 +221,8 @@ def _field_value(field: str, value: str) -> Any:
     if field == "engine":
         return typed.engine_name(value) if value else None
     raise UsageError(
-        f"A task has no field {field}; it has {', '.join(FIELDS)}.", "Type: cf tasks set ID FIELD VALUE"
+        f"A task has no field {field}; it has {', '.join(FIELDS)}.",
+        f"For example: cf tasks set {task.id[:8]} priority 1",
     )
 
 

@@ -1,10 +1,10 @@
-"""How the domain's things are shown in every command: their JSON shapes with stable keys (rule 10.3), and hints."""
+"""How the domain's things are shown in every command: their JSON shapes with stable keys (rule 10.3)."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from codeframe.core.models import Blocker, ErrorClass, Prd, Run, Task, TokenUsage
+from codeframe.core.models import Blocker, Prd, Run, Task, TokenUsage
 
 
 def task_json(task: Task) -> dict[str, Any]:
@@ -81,11 +81,3 @@ def blocker_json(blocker: Blocker) -> dict[str, Any]:
 def prd_json(prd: Prd) -> dict[str, Any]:
     """Keys: id, title, content, created_at."""
     return {"id": prd.id, "title": prd.title, "content": prd.content, "created_at": prd.created_at}
-
-
-def answer_hint(blocker: Blocker) -> str:
-    """What to type to get past a blocker: an answer, or just the next try where the obstacle lies outside."""
-    resume = f"cf work resume {blocker.task_id[:8]}"
-    if blocker.kind in (ErrorClass.AUTH.value, ErrorClass.BILLING.value, ErrorClass.QUOTA.value):
-        return f"When that is settled: {resume}"
-    return f'Answer: cf blocker answer {blocker.id[:8]} "…", then: {resume}'

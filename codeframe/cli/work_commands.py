@@ -173,6 +173,7 @@ def retry(
     The engine is told what went wrong before.
     """
     from codeframe.core.admission import Request, plan
+    from codeframe.core.errors import CodeFrameError
     from codeframe.core.models import RunKind
 
     workspace = recovered_workspace()
@@ -181,8 +182,11 @@ def retry(
     request = Request(RunKind.RETRY, engine, options, force)
     task = workspace.store.tasks.find(task_id)
     planned = plan(workspace, task, request)
-    if from_base:
-        _undo(workspace, task, to=note)
+    if from_base and not _undo(workspace, task, to=note)["complete"]:
+        raise CodeFrameError(
+            "Not everything could be taken back, so nothing was started.",
+            f"Undo your own edits of what was kept, or go on from there: cf work retry {task.id[:8]}",
+        )
     _work(workspace, planned, request, as_json=json)
 
 
@@ -191,23 +195,23 @@ def stop(task_id: str = typer.Argument(..., metavar="ID", help="Task that is bei
     """Stop a task's run from any terminal; the work so far is kept."""
     import time
 
-    from codeframe.core.errors import CodeFrameError, UsageError
+    from codeframe.cli.next_step import next_step
+    from codeframe.core.errors import CodeFrameError
     from codeframe.core.models import RunStatus
 
     workspace = recovered_workspace()
     task = workspace.store.tasks.find(task_id)
     run = workspace.store.runs.latest(task.id)
     if run is None or run.status is not RunStatus.RUNNING:
-        raise UsageError(f"Task {task.id[:8]} is not running.", "Type: cf work status")
+        raise CodeFrameError(f"Task {task.id[:8]} is not running.", "Type: cf work status")
     workspace.store.runs.request_stop(run.id)
     note(f"Asked run {run.id[:8]} to stop.")
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         run = workspace.store.runs.get(run.id)
         if run.status is not RunStatus.RUNNING:
-            say(
-                f"Run {run.id[:8]} ended as {run.status.value}; its work is kept. Go on: cf work resume {task.id[:8]}"
-            )
+            step = next_step(workspace.store, workspace.store.tasks.get(task.id))
+            say(f"Run {run.id[:8]} ended as {run.status.value}; its work is kept. {step or ''}".rstrip())
             return
         time.sleep(0.1)
     raise CodeFrameError(f"Run {run.id[:8]} has not stopped after 30 seconds.", "Type: cf work status")
@@ -218,15 +222,26 @@ def undo(
     task_id: str = typer.Argument(..., metavar="ID", help="Task whose work to take back."),
     json: bool = typer.Option(False, "--json", help="Print as JSON."),
 ) -> None:
-    """Take back what the engine changed, where nobody changed it since."""
+    """Take back what the engine changed, where nobody changed it since.
+
+    The exit status is 1 when something had to be kept.
+    """
     workspace = recovered_workspace()
     task = workspace.store.tasks.find(task_id)
     result = _undo(workspace, task, to=None if json else say)
     if json:
         emit_json(result)
+    elif not result["complete"]:
+        note(
+            f"What was changed after the run is kept: undo your edit of it, then: cf work undo {task.id[:8]}"
+        )
+    if not result["complete"]:
+        raise typer.Exit(1)
 
 
 def _undo(workspace: Workspace, task: Task, to: Any) -> dict[str, Any]:
+    import shlex
+
     from codeframe.core.take_back import take_back
 
     result = take_back(workspace, task)
@@ -237,19 +252,20 @@ def _undo(workspace: Workspace, task: Task, to: Any) -> dict[str, Any]:
             to(f"kept      {path} ({reason})")
         if result.note:
             to(result.note)
+        for path in result.restored[:1]:  # from the top of the tree (:/), wherever that is typed
+            to(f"Bring it back: git restore --source={result.safety} -- {shlex.quote(f':/{path}')}")
         if not result.restored and not result.kept:
             to("There was nothing to take back.")
-        to(f"The state before this undo: {result.safety}")
     return {"restored": list(result.restored), "kept": [{"path": p, "reason": r} for p, r in result.kept],
-            "note": result.note, "safety": result.safety}  # fmt: skip
+            "note": result.note, "safety": result.safety, "complete": result.complete}  # fmt: skip
 
 
 def _next_ready(workspace: Workspace) -> Task:
-    from codeframe.core.errors import UsageError
+    from codeframe.core.errors import CodeFrameError
 
     task = workspace.store.tasks.next_ready()
     if task is None:
-        raise UsageError(
+        raise CodeFrameError(
             "No task is ready.", 'Type: cf tasks list, or add one: cf tasks add "what is to be done"'
         )
     return task
@@ -301,36 +317,39 @@ def _work(workspace: Workspace, planned: Plan, request: Request, *, as_json: boo
 
 def _tell(workspace: Workspace, task: Task, run: Run) -> None:
     """The verdict in a few lines, and what to type next."""
-    from codeframe.cli.views import answer_hint
+    from codeframe.cli.next_step import next_step
     from codeframe.core.models import BlockerStatus, RunStatus
 
-    short = task.id[:8]
+    short, store = task.id[:8], workspace.store
+    done = run.status is RunStatus.COMPLETED
+    questions = [b.question for b in store.blockers.list(status=BlockerStatus.OPEN, task_id=task.id)]
+    said = [run.summary.strip(), "" if done else (run.error or "").strip()]
     say(work_views.verdict_line(run), STATUS_COLOURS.get(run.status.value, ""))
-    if run.summary:
-        say(run.summary.strip())
-    if run.error and run.status is not RunStatus.COMPLETED:
-        say(run.error)
+    for words in _once(said, questions):
+        say(words)
     if run.verification == "unverified":
         say(f"Unverified: {work_views.why_unverified(run)}.")
     for line in run.evidence.get("notes", []):
         say(f"Note: {line}")
     for line in work_views.change_lines(workspace, run):
         say(f"  {line}")
-    open_blockers = workspace.store.blockers.list(status=BlockerStatus.OPEN, task_id=task.id)
-    next_steps = [f"why: cf work why {short}"]
-    if run.status is RunStatus.COMPLETED:
-        next_steps = [f"See the change: cf work diff {short}", f"the evidence: cf work why {short}"]
-    elif open_blockers:
-        for blocker in open_blockers:
-            say(f"Blocked: {blocker.question}")
-        next_steps = [answer_hint(open_blockers[-1])]
-    elif run.status in (RunStatus.STOPPED, RunStatus.TIMEOUT) or run.error_class == "crashed":
-        next_steps = [f"Go on: cf work resume {short}", *next_steps]
-    else:
-        next_steps = [f"Try again: cf work retry {short}", *next_steps]
-    if run.evidence.get("changed") and run.status is not RunStatus.COMPLETED:
-        next_steps.append(f"take it back: cf work undo {short}")
-    say("    ".join(next_steps))
+    for question in questions:
+        say(f"Blocked: {question}")
+    steps = [str(step)] if (step := next_step(store, store.tasks.get(task.id))) else []
+    if not questions:  # which say why
+        steps.append(f"{'the evidence' if done else 'why'}: cf work why {short}")
+    if run.evidence.get("changed") and not done:
+        steps.append(f"take it back: cf work undo {short}")
+    say("    ".join(steps))
+
+
+def _once(texts: list[str], said_later: list[str]) -> list[str]:
+    """`texts` without those that are empty, or with which another one begins that is said as well."""
+    kept: list[str] = []
+    for text in texts:
+        if text and not any(other.startswith(text.rstrip(".")) for other in (*kept, *said_later)):
+            kept.append(text)
+    return kept
 
 
 work_views.register(app)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as jsonlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -28,7 +29,8 @@ def register(app: typer.Typer) -> None:
 
 def status(json: bool = JSON) -> None:
     """Show what is running now, and what waits for a person."""
-    from codeframe.cli.views import answer_hint, blocker_json, run_json
+    from codeframe.cli.next_step import answer_step
+    from codeframe.cli.views import blocker_json, run_json
     from codeframe.core.models import BlockerStatus
 
     workspace = recovered_workspace()
@@ -44,18 +46,19 @@ def status(json: bool = JSON) -> None:
         rows = []
         for run in running:
             task = store.tasks.get(run.task_id)
-            last = store.events.list(run_id=run.id)
-            words = last[-1].message if last else ""
-            rows.append((task.id[:8], task.title, run.engine, run.id[:8], ago(run.started_at), words))
-        columns(rows, ("task", "title", "engine", "run", "since", "last"))
+            rows.append((task.id[:8], run.engine, run.id[:8], ago(run.started_at), task.title))
+        columns(rows, ("task", "engine", "run", "since", "title"))
+        for run in running:
+            say(f"What it says: cf work logs {run.task_id[:8]} --limit 20")
     else:
         say("Nothing is running.")
     for blocker in blockers:
-        say(f"Blocked: {blocker.task_id[:8]} {blocker.question}\n  {answer_hint(blocker)}")
+        say(f"Blocked: {blocker.task_id[:8]} {blocker.question}\n  {answer_step(blocker)}")
 
 
 def show(task_id: str = ID, json: bool = JSON) -> None:
     """Show a task with its runs, the newest last."""
+    from codeframe.cli.next_step import next_step
     from codeframe.cli.views import blocker_json, run_json, task_json
 
     workspace = workspace_here()
@@ -73,22 +76,26 @@ def show(task_id: str = ID, json: bool = JSON) -> None:
         return
     say(f"{task.id}  {task.status.value}  {task.title}")
     if task.description:
-        say(f"\n{task.description}\n")
+        say(f"\n{task.description}")
     rows = [(r.id[:8], r.kind.value, r.engine, r.status.value, r.verification or "-", r.error_class or "-",
              _tokens(r), ago(r.started_at)) for r in runs]  # fmt: skip
+    say()
     if rows:
         columns(rows, ("run", "kind", "engine", "status", "gates", "error", "tokens", "started"))
     else:
-        say(f"No run yet. Start one: cf work start {task.id[:8]} --execute")
+        say("No run yet.")
     for blocker in blockers:
         say(
             f"{blocker.status.value.lower()}: {blocker.question}"
             + (f" -> {blocker.answer}" if blocker.answer else "")
         )
+    if step := next_step(workspace.store, task):
+        say(f"\n{step}")
 
 
 def why(task_id: str = ID, run: str | None = RUN, json: bool = JSON) -> None:
     """Show the evidence behind a run's verdict."""
+    from codeframe.cli.next_step import next_step
     from codeframe.cli.views import run_json
     from codeframe.core.gates import describe_gate
 
@@ -102,6 +109,10 @@ def why(task_id: str = ID, run: str | None = RUN, json: bool = JSON) -> None:
     say(verdict_line(chosen), STATUS_COLOURS.get(chosen.status.value, ""))
     if chosen.error:
         say(chosen.error)
+    for blocker in workspace.store.blockers.history(task.id):
+        if blocker.run_id == chosen.id:
+            say(f"Question: {blocker.question}")
+            say(f"Answer: {blocker.answer}" if blocker.answer else "No answer was given.")
     for r in rounds:
         say(f"\nRound {r['round'] + 1} ({r['reason']}): the engine ended as {r['status']}"
             + (f", {r['error_class']}" if r.get("error_class") else "")
@@ -121,13 +132,21 @@ def why(task_id: str = ID, run: str | None = RUN, json: bool = JSON) -> None:
             say(f"  gate {describe_gate(gate)}")
             for failure in gate["new"][:20]:
                 say(f"    {failure['title']}" + (f" at {failure['location']}" if failure["location"] else ""))
+                if told := telling_line(failure["detail"]):
+                    say(f"      {told}")
             for test in gate["gone"][:20]:
                 say(f"    gone or skipped: {test}")
+            for failure in gate["old"][:20]:
+                say(f"    failed before the run, too: {failure['title']}")
+            if gate["blocking"] and gate["output"]:
+                say(f"    whole output: {gate['output']}")
     for line in chosen.evidence.get("notes", []):
         say(f"Note: {line}")
     if chosen.evidence.get("stopped_by"):
         say(f"Stopped by: {chosen.evidence['stopped_by']}")
     say(f"\nEverything the engine said: cf work logs {task.id[:8]}    kept in {workspace.run_dir(chosen.id)}")
+    if step := next_step(workspace.store, task):
+        say(str(step))
 
 
 def diff(
@@ -144,7 +163,9 @@ def diff(
     snapshots = snapshots_of(workspace)
     calls = spans(workspace, chosen)
     start, end = (calls[0][0], calls[-1][1]) if calls else (None, None)
-    patch = snapshots.diff_bytes(start, end, stat=stat) if start and end else b""
+    # A screen has no use for the bytes of binary files; `git apply` at the end of a pipe needs them.
+    whole = not sys.stdout.isatty()
+    patch = snapshots.diff_bytes(start, end, stat=stat, binary=whole) if start and end else b""
     if json:
         changes = snapshots.changes(start, end) if start and end else []
         emit_json({
@@ -192,21 +213,32 @@ def logs(
 
 def verdict_line(run: Run) -> str:
     """One line: what became of the run, how verified, rounds, time, tokens, money."""
+    from codeframe.core.durations import format_duration
+    from codeframe.core.run_options import RunOptions
+
     parts = [run.status.value]
-    if run.verification:
+    if run.verification and run.verification != "failed":  # which the status says, or what comes after it
         parts[0] += f", {run.verification}"
-    if run.error_class and run.status.value != "COMPLETED":
+    if run.error_class == "timeout":
+        parts[0] += f" after {format_duration(RunOptions.from_dict(run.options).timeout_s)}"
+    elif run.error_class and run.status.value != "COMPLETED":
         parts[0] += f" ({run.error_class.value})"
     parts.append(f"{run.rounds} engine call{'s' if run.rounds != 1 else ''}")
     if run.ended_at is not None:
-        from codeframe.core.durations import format_duration
-
         parts.append(format_duration(max(0.0, (run.ended_at - run.started_at).total_seconds())))
     if run.usage.input_tokens or run.usage.output_tokens:
         parts.append(_tokens(run))
-    if run.usage.cost_usd is not None:
-        parts.append(f"${run.usage.cost_usd:.4f}")
+    money = f"${run.usage.cost_usd or 0:.4f}"
+    if money != "$0.0000":
+        parts.append(money)
     return "; ".join(parts)
+
+
+def telling_line(detail: str) -> str:
+    """The line of a failure's text that says most: pytest's first `E` line, else the last one; "" for none."""
+    lines = [line for raw in detail.splitlines() if (line := " ".join(raw.split()))]
+    errors = [line.removeprefix("E ") for line in lines if line.startswith("E ")]
+    return _short([*errors[:1], *lines[-1:]][0]) if lines else ""
 
 
 def why_unverified(run: Run) -> str:
@@ -234,13 +266,15 @@ def _tokens(run: Run) -> str:
 
 
 def _run_of(workspace: Workspace, task_id: str, run: str | None) -> tuple[Task, Run]:
-    from codeframe.core.errors import UsageError
+    from codeframe.core.errors import CodeFrameError, UsageError
 
     task = workspace.store.tasks.find(task_id)
     chosen = workspace.store.runs.find(run) if run else workspace.store.runs.latest(task.id)
-    if chosen is None or chosen.task_id != task.id:
-        what = "has not run yet" if chosen is None else f"has no run {run}"
-        raise UsageError(f"Task {task.id[:8]} {what}.", f"Type: cf work show {task.id[:8]}")
+    look = f"Type: cf work show {task.id[:8]}"
+    if chosen is None:
+        raise CodeFrameError(f"Task {task.id[:8]} has not run yet.", look)
+    if chosen.task_id != task.id:
+        raise UsageError(f"Task {task.id[:8]} has no run {run}.", look)
     return task, chosen
 
 

@@ -51,14 +51,14 @@ class Plan(NamedTuple):
 
 
 def plan(workspace: Workspace, task: Task, request: Request) -> Plan:
-    """Check everything that does not need a lock. Raises UsageError or RequirementsError with what to type."""
+    """Check everything that does not need a lock. Raises CodeFrameError or a subclass, with what to type."""
     previous = workspace.store.runs.latest(task.id)
     _check_status(workspace, task, previous, request)
     if not request.force:
         unmet = workspace.store.tasks.unmet_dependencies(task.id)
         if unmet:
             names = ", ".join(f"{t.id[:8]} “{t.title}” ({t.status.value})" for t in unmet)
-            raise UsageError(
+            raise CodeFrameError(
                 f"Task {task.id[:8]} depends on work that is not done: {names}.",
                 f"Do that first: cf work start {unmet[0].id[:8]} --execute; or add --force.",
             )
@@ -87,6 +87,9 @@ def admit(workspace: Workspace, planned: Plan, request: Request) -> Run:
     run_id = os.urandom(6).hex()
     lock = lock_run(workspace, run_id, task)
     try:
+        waiting = snapshots_of(workspace).operation()
+        if waiting is not None:
+            raise waiting
         _check_tree(workspace, task, request)
         linked = request.kind is not RunKind.START and previous is not None
         process: dict[str, Any] = {"tree": workspace.tree_key, "toplevel": str(workspace.repo.toplevel)}
@@ -135,9 +138,19 @@ def check_engine(name: str, why: str, task: Task | None = None) -> None:
         raise RequirementsError(f"{e} It was chosen by {why}.", hint) from None
     missing = [what for what, there in requirements.items() if not there]
     if missing:
-        raise RequirementsError(
-            f"Engine {name} cannot run here; missing: {', '.join(missing)}.", f"Type: cf engines check {name}"
-        )
+        hint = getattr(EngineRegistry.adapter_class(name), "install_hint", f"Type: cf engines check {name}")
+        if why == DEFAULT_WHY and (ready := _first_ready()):
+            hint = (
+                f"Type: cf work start {task.id[:8] if task else 'ID'} --execute --engine {ready}; "
+                f"or choose it for good: cf config set engine {ready}"
+            )
+        raise RequirementsError(f"Engine {name} cannot run here; missing: {', '.join(missing)}.", hint)
+
+
+def _first_ready() -> str | None:
+    """An engine that could run here, for a person who chose none."""
+    names = EngineRegistry.available()
+    return next((n for n in names if all(EngineRegistry.check_requirements(n, quick=True).values())), None)
 
 
 def _claimable(kind: RunKind) -> tuple[TaskStatus, ...]:
@@ -173,17 +186,19 @@ def _check_status(workspace: Workspace, task: Task, previous: Run | None, reques
         }
         if task.status in refusals:
             what, hint = refusals[task.status]
-            raise UsageError(f"Task {short} {what}.", hint)
+            raise CodeFrameError(f"Task {short} {what}.", hint)
         return
     verb = request.kind.value
     if previous is None or task.status in (TaskStatus.DONE, TaskStatus.MERGED):
         state = "has never run" if previous is None else f"is {task.status.value}"
-        raise UsageError(f"Task {short} {state}; there is nothing to {verb}.", f"Type: cf work show {short}")
+        raise CodeFrameError(
+            f"Task {short} {state}; there is nothing to {verb}.", f"Type: cf work show {short}"
+        )
     if request.kind is RunKind.RETRY:
         return
     resumable = previous.status in (RunStatus.BLOCKED, RunStatus.STOPPED, RunStatus.TIMEOUT)
     if not resumable and previous.error_class is not ErrorClass.CRASHED:
-        raise UsageError(
+        raise CodeFrameError(
             f"The last run of task {short} ended as {previous.status.value}; only a blocked, stopped, timed out or "
             "crashed one can go on.", f"Type: cf work retry {short}",
         )  # fmt: skip
@@ -191,7 +206,7 @@ def _check_status(workspace: Workspace, task: Task, previous: Run | None, reques
     # Auth, billing and quota blockers are cleared outside; typing `resume` says that they are.
     asked = [b for b in blocked if b.kind in ("question", ErrorClass.GATES.value)]
     if asked:
-        raise UsageError(
+        raise CodeFrameError(
             f"Task {short} waits for an answer: {asked[0].question}",
             f'Type: cf blocker answer {asked[0].id[:8]} "your answer"',
         )
@@ -213,7 +228,9 @@ def _check_tree(workspace: Workspace, task: Task, request: Request) -> None:
     go_on = (
         "retry" if run.status is RunStatus.FAILED and run.error_class is not ErrorClass.CRASHED else "resume"
     )
+    start = request.kind is RunKind.START
+    keep = f"keep it: cf work start {task.id[:8]} --execute --keep; " if start else ""
     raise CodeFrameError(
         f"The tree still holds unaccepted work of task {short} ({run.status.value}): {shown}.",
-        f"Go on with it: cf work {go_on} {short}; keep it: add --keep; or take it back: cf work undo {short}",
+        f"Go on with it: cf work {go_on} {short}; {keep}or take it back: cf work undo {short}",
     )

@@ -130,7 +130,7 @@ def set_value(repo_path: Path, key: str, value_text: str) -> EnvironmentConfig:
             data.pop(_ALIAS, None)
     data[key] = _typed(key, value_text)
     config = EnvironmentConfig.from_dict(data)
-    _refuse_invalid(config, path)
+    _refuse_invalid(config, path, f"Type: cf config set {key} {_EXAMPLES[key]}")
     path = path or ensure_config_dir(repo_path) / "config.yaml"
     if path.suffix == ".json":
         text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
@@ -254,9 +254,7 @@ def _unreadable(path: Path, why: str) -> UsageError:
     return UsageError(f"{path} cannot be read: {why}.", "Correct it in an editor, or delete the file.")
 
 
-def _refuse_invalid(
-    config: EnvironmentConfig, path: Path | None, hint: str = "Type: cf config set KEY VALUE"
-) -> None:
+def _refuse_invalid(config: EnvironmentConfig, path: Path | None, hint: str) -> None:
     sentences = config.validate()
     if sentences:
         where = f"{path}: " if path else ""
@@ -277,6 +275,23 @@ def _nearest(key: str) -> str:
     close = difflib.get_close_matches(key, KEYS, n=1)
     return f" Did you mean `{close[0]}`?" if close else ""
 
+
+# What a person may type for a key.
+_EXAMPLES: Mapping[str, str] = {
+    "engine": "NAME (cf engines list names them)",
+    _ALIAS: "NAME (cf engines list names them)",
+    "model": "NAME",
+    "gates": f"'{_GATES_EXAMPLE}'",
+    "require_gates": "true",
+    "strict": "true",
+    "timeout": "1h",
+    "stall_timeout": "10m",
+    "max_corrections": "3",
+    "stall_action": "blocker",
+    "autonomy": "workspace",
+    "network": "on",
+    "tech_stack": "'Python 3.12, pytest'",
+}
 
 # How values are read. `yes` and `off` reach us as text from our own loader, as booleans from others.
 

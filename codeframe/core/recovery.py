@@ -76,6 +76,6 @@ def _keep_work(workspace: Workspace, run: Run) -> tuple[str | None, bool]:
         return None, False  # it crashed before anything could have changed
     try:
         run = close_open_call(workspace, snapshots, run)
-    except CodeFrameError:
+    except (CodeFrameError, OSError):
         return run.end, True  # the work is in the tree; the call is closed when the repository is whole again
     return run.end, any(snapshots.changes(a, b) for a, b in spans(workspace, run))

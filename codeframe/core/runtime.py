@@ -236,11 +236,13 @@ class _Job:
         self.run = self.store.runs.update(self.run.id, process=process, session_id=session_id)
 
     def returned(self, index: int, record: RoundRecord) -> None:
+        calls = self.wrapper.rounds if self.wrapper else []
+        usage = sum((c.result.token_usage for c in calls if c.result.token_usage), TokenUsage())
         with self.store.write():
             self.store.runs.add_round(self.run.id, index, self.redactor.redact_all(record.to_dict()))
             process = {k: v for k, v in self.run.process.items() if k != "open_start"}
             self.run = self.store.runs.update(
-                self.run.id, process=process, end=record.end, rounds=index + 1,
+                self.run.id, process=process, end=record.end, rounds=index + 1, usage=usage,
                 session_id=record.result.session_id or self.run.session_id,
             )  # fmt: skip
 
@@ -269,6 +271,7 @@ class _Job:
         leftover = Leftover.PENDING if changed and not done else Leftover.NONE
         verification = report.status if report else ("unverified" if done else None)
         if report is not None and report.status == "failed":
+            self.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)  # engines have deleted it
             (self.run_dir / FEEDBACK_FILE).write_text(
                 self.redactor.redact(report.feedback()), encoding="utf-8"
             )
@@ -304,7 +307,7 @@ class _Job:
             words = error.problem if isinstance(error, CodeFrameError) else f"{type(error).__name__}: {error}"
             try:
                 run = close_open_call(self.workspace, self.snapshots, run)
-            except CodeFrameError:
+            except (CodeFrameError, OSError):
                 pass  # it stays open, and is closed once the repository is whole again
             done = self.store.runs.rounds(run.id)
             is_open = "open_start" in run.process

@@ -111,7 +111,7 @@ class Snapshots:
         engine did must be saved however it left the repository.
         """
         with self._index.locked():
-            unfinished = self._operation()
+            unfinished = self.operation()
             if unfinished and label not in _WHATEVER_COMES:
                 raise unfinished
             user = self._index.read_user_index()
@@ -183,10 +183,18 @@ class Snapshots:
         return self.diff_bytes(start, end, paths, stat).decode("utf-8", "replace")
 
     def diff_bytes(
-        self, start: str, end: str, paths: Sequence[str] | None = None, stat: bool = False
+        self,
+        start: str,
+        end: str,
+        paths: Sequence[str] | None = None,
+        stat: bool = False,
+        binary: bool = False,
     ) -> bytes:
-        """The same, exactly as git printed it: what `git apply` takes, whatever the files' encodings."""
-        form = ("--stat",) if stat else ("-p", "--full-index")
+        """The same, exactly as git printed it, whatever the files' encodings.
+
+        With `binary` it holds binary files too, so that `git apply` takes all of it.
+        """
+        form = ("--stat",) if stat else ("-p", "--binary") if binary else ("-p",)
         options = ("-r", "--no-renames", *form, start, end, "--", *(paths or ()))
         return self.git.run("diff-tree", *options, env={"GIT_LITERAL_PATHSPECS": "1"}).stdout
 
@@ -204,7 +212,7 @@ class Snapshots:
         self._taken.clear()
         self._staged = ((), "")
 
-    def _operation(self) -> CodeFrameError | None:
+    def operation(self) -> CodeFrameError | None:
         """The merge or the like that waits for the person, as what to tell them."""
         for name, (operation, ending) in _BUSY.items():
             if (self.repo.git_dir / name).exists():

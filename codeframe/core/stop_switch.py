@@ -25,9 +25,10 @@ class StopSwitch:
         self._actions: list[Callable[[], None]] = []
 
     def throw(self, reason: str, signum: int | None = None) -> None:
-        """Stop. Later throws change nothing. Safe in a signal handler: takes no lock of ours."""
-        if self.reason is None:
-            self.reason, self.signal = reason, signum
+        """Stop. Later throws change nothing. Made for signal handlers: takes no lock of ours."""
+        if self.reason is not None:
+            return  # an impatient Ctrl-C must not meet the locks of the events that the first one set
+        self.reason, self.signal = reason, signum
         self.event.set()
         for action in list(self._actions):
             action()

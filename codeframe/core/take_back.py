@@ -4,25 +4,29 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from codeframe.core.errors import UsageError
+from codeframe.core.errors import CodeFrameError
 from codeframe.core.leftovers import chain, close_open_call, snapshots_of, spans
 from codeframe.core.models import Leftover, RunStatus, Task, TaskStatus
 from codeframe.core.run_lock import tree_reserved
-from codeframe.core.undo import undo
+from codeframe.core.undo import NOT_COVERED, undo
 from codeframe.core.workspace import Workspace
 
 
 class TakenBack(NamedTuple):
-    """`safety` is the ref of the snapshot taken first; `kept` holds (path, reason)."""
+    """`safety` is the ref of the snapshot taken first; `kept` holds (path, reason).
+
+    `complete` is False where something could be taken back once a person's later edit is out of the way.
+    """
 
     restored: tuple[str, ...]
     kept: tuple[tuple[str, str], ...]
     note: str
     safety: str
+    complete: bool
 
 
 def take_back(workspace: Workspace, task: Task) -> TakenBack:
-    """Undo the task's newest run and those it went on with. Raises UsageError when there is none."""
+    """Undo the task's newest run and those it went on with. Raises CodeFrameError when there is none."""
     store = workspace.store
     newest = next(
         (
@@ -33,17 +37,18 @@ def take_back(workspace: Workspace, task: Task) -> TakenBack:
         None,
     )
     if newest is None:
-        raise UsageError(f"Task {task.id[:8]} has no run to undo.", f"Type: cf work show {task.id[:8]}")
+        raise CodeFrameError(f"Task {task.id[:8]} has no run to undo.", f"Type: cf work show {task.id[:8]}")
     if newest.status is RunStatus.RUNNING:
-        raise UsageError(f"Task {task.id[:8]} is running.", f"Type: cf work stop {task.id[:8]}")
+        raise CodeFrameError(f"Task {task.id[:8]} is running.", f"Type: cf work stop {task.id[:8]}")
     snapshots = snapshots_of(workspace)
     runs = chain(workspace, newest)
     with tree_reserved(workspace, f"undo of task {task.id[:8]}"):
         runs = [close_open_call(workspace, snapshots, run) for run in runs]
         pairs = [pair for run in runs for pair in spans(workspace, run)]
         result = undo(snapshots, task.id, [(snapshots.load(a), snapshots.load(b)) for a, b in pairs])
+        complete = all(reason.startswith(NOT_COVERED) for _, reason in result.kept)
         with store.write():
-            for run in runs:
+            for run in runs if complete else ():  # else it can be asked for again
                 store.runs.update(run.id, leftover=Leftover.UNDONE)
             if task.status is TaskStatus.DONE and result.restored:
                 store.tasks.set_status(task.id, TaskStatus.READY)
@@ -53,4 +58,4 @@ def take_back(workspace: Workspace, task: Task) -> TakenBack:
                 run_id=newest.id,
                 task_id=task.id,
             )
-    return TakenBack(result.restored, result.kept, result.note, result.safety.ref)
+    return TakenBack(result.restored, result.kept, result.note, result.safety.ref, complete)

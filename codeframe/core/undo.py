@@ -20,6 +20,7 @@ from codeframe.core.snapshot_scan import in_real_folders
 from codeframe.core.snapshots import FileChange, Snapshot, Snapshots
 
 SYMLINK = "120000"
+NOT_COVERED = "not covered by snapshots"
 
 
 class UndoResult(NamedTuple):
@@ -44,7 +45,7 @@ def undo(snapshots: Snapshots, task_id: str, spans: Sequence[tuple[Snapshot, Sna
     for start, end in reversed(spans):
         work.run(snapshots.changes(start.commit, end.commit))
         for each in (*start.left_out, *end.left_out):
-            work.kept[each.path] = f"not covered by snapshots: {each.reason}"
+            work.kept[each.path] = f"{NOT_COVERED}: {each.reason}"
         _restore_index(snapshots, start, end, work.kept.keys())
     note = _note(spans[0][0], spans[-1][1], safety) if spans else ""
     restored = work.restored - work.kept.keys()  # a later span given back, an earlier one not

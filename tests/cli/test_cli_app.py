@@ -47,10 +47,10 @@ def test_a_group_alone_shows_its_help_on_stderr(cf: Cf) -> None:
 @pytest.mark.parametrize(
     ("args", "parts"),
     [
-        (["taks"], ["There is no command cf taks. Did you mean tasks?", "Type: cf --help"]),
+        (["taks"], ["There is no command cf taks. Did you mean tasks?", "Type: cf tasks"]),
         (["blockers", "list"], ["Did you mean blocker?"]),
         (["zzz"], ["There is no command cf zzz.", "Type: cf --help"]),
-        (["tasks", "lst"], ["There is no command cf tasks lst. Did you mean list?", "Type: cf tasks --help"]),
+        (["tasks", "lst"], ["There is no command cf tasks lst. Did you mean list?", "Type: cf tasks list"]),
         (["work", "begin"], ["There is no command cf work begin."]),
         (["--jsn"], ["cf has no option --jsn."]),
         (["tasks", "list", "--jsn"], ["tasks list has no option --jsn. Did you mean --json?"]),

@@ -46,6 +46,7 @@ def test_init_says_when_there_are_no_gates(cf: Cf) -> None:
 
 def test_init_makes_a_repository_only_when_told(cf: Cf, outside: Path) -> None:
     refused(cf("init", code=2, where=outside), "Type: cf init --git-init")
+    refused(cf("init", "--detect", code=2, where=outside), "Type: cf init --git-init --detect")
     assert list(outside.iterdir()) == []
     cf("init", "--git-init", where=outside)
     task = cf("tasks", "add", "First", where=outside).stdout.strip()
@@ -108,15 +109,20 @@ def test_status_says_what_there_is_and_what_to_type_next(cf: Cf) -> None:
 def test_engines_list_says_which_would_run_and_why(cf: Cf, monkeypatch: pytest.MonkeyPatch) -> None:
     said = cf("engines", "list").stdout
     assert "claude-code  " in said
-    assert "built-in would run here (the default), but it is not there." in said
-    assert "cf config set engine claude-code" in said
+    assert said.endswith("\nbuilt-in would run here (the default).\n")
+    monkeypatch.setenv("CODEFRAME_ENGINE", "nowhere")
+    said = cf("engines", "list").stdout
+    assert "nowhere would run here (CODEFRAME_ENGINE), but it is not there." in said
+    assert "cf config set engine built-in" in said
     monkeypatch.setenv("CODEFRAME_ENGINE", "claude-code")
     said = cf("engines", "list").stdout
-    assert said.startswith("*  claude-code  ")
+    assert "\n*  claude-code  " in said
     assert said.endswith("claude-code would run here (CODEFRAME_ENGINE).\n")
     listed = cf("engines", "list", "--json").json()
     assert list(listed) == ["engines", "chosen", "why", "problems"]
-    assert [(e["name"], e["chosen"]) for e in listed["engines"]] == [("claude-code", True)]
+    assert [(e["name"], e["chosen"]) for e in listed["engines"]] == [
+        ("built-in", False), ("claude-code", True), ("react", False)
+    ]  # fmt: skip
 
 
 def test_engines_list_outside_of_a_workspace(cf: Cf, outside: Path) -> None:
@@ -194,6 +200,18 @@ def test_gates_run(cf: Cf) -> None:
     assert (shown["status"], shown["gates"][0]["outcome"]) == ("failed", "failed")
     state = find_workspace(cf.where).state_dir
     assert list(state.glob("gates-*")) == []
+
+
+def test_gates_run_says_what_to_type_where_a_tool_is_missing(cf: Cf) -> None:
+    bare = cf.where / ".venv" / "bin" / "python"
+    bare.parent.mkdir(parents=True)
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    bare.chmod(0o755)
+    write(cf.where, {"test_a.py": "def test_a(): pass\n"})
+    said = cf("gates", "run").stdout
+    cf("config", "set", "gates", "[{name: check, command: no-such-tool}]")
+    assert "no-such-tool is not there" in cf("gates", "run", code=5).stdout
+    assert ".venv/bin/python has no pytest; type: .venv/bin/python -m pip install pytest" in said
 
 
 def test_gates_run_without_gates(cf: Cf) -> None:

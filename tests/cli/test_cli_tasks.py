@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from codeframe.core.models import RunStatus, TaskStatus
+from codeframe.core.workspace import find_workspace
 from tests.cli.conftest import Cf, refused
 from tests.kit.engines import run_cf
 from tests.kit.repos import git
@@ -214,6 +216,26 @@ def test_set_all(cf: Cf) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "words", [["{}", "status", "READY"], ["--all", "--from", "BLOCKED", "status", "READY"]]
+)
+def test_a_task_that_leaves_blocked_by_hand_waits_for_nobody(cf: Cf, words: list[str]) -> None:
+    task = cf.add("First")
+    store = find_workspace(cf.where).store
+    run = store.runs.claim(task, engine="x")
+    store.runs.finish(run.id, RunStatus.BLOCKED, TaskStatus.BLOCKED, blocker=("Which?", "question"))
+    assert "Blocked: " in cf("status").stdout
+    cf("tasks", "set", *(word.format(task) for word in words))
+    assert "Blocked: " not in cf("status").stdout
+    assert [b["status"] for b in cf("blocker", "list", "--all", "--json").json()] == ["RESOLVED"]
+
+
+def test_hints_of_set_can_be_typed(cf: Cf) -> None:
+    task = cf.add("First")
+    refused(cf("tasks", "set", task, "foo", "bar", code=2), f"cf tasks set {task[:8]} priority 1")
+    refused(cf("tasks", "set", task, "foo", code=2), f"cf tasks set {task} status READY")
+
+
 def test_delete_asks_for_force_where_others_depend_on_it(cf: Cf) -> None:
     first = cf.add("First")
     second = cf.add("Second", "--depends-on", first)
@@ -221,7 +243,7 @@ def test_delete_asks_for_force_where_others_depend_on_it(cf: Cf) -> None:
         cf("tasks", "delete", first, code=1),
         "Other tasks depend on",
         second,
-        f"cf tasks delete {first} --force",
+        f"cf tasks delete {first[:8]} --force",
     )
     assert cf("tasks", "delete", first, "--force").stdout == f"Deleted {first[:8]} “First”.\n"
     assert [t["depends_on"] for t in cf("tasks", "list", "--json").json()] == [[]]
@@ -242,7 +264,9 @@ def test_delete_removes_the_runs_folders_and_snapshots_and_leaves_the_tree(
     folders = next((cf.where / ".git" / "codeframe").glob("*/runs"))
     kept = cf("work", "show", other, "--json").json()["runs"]
     assert f"/{task}/" in git(cf.where, "for-each-ref")
-    cf("tasks", "delete", task)
+    refused(cf("tasks", "delete", task, code=1), "snapshots", f"cf tasks delete {task[:8]} --force")
+    assert f"/{task}/" in git(cf.where, "for-each-ref")
+    cf("tasks", "delete", task, "--force")
     assert sorted(p.name for p in folders.iterdir()) == sorted(r["id"] for r in kept)
     refs = git(cf.where, "for-each-ref")
     assert f"/{task}/" not in refs
@@ -261,7 +285,7 @@ def test_what_titles_hold_is_printed_without_effect(cf: Cf) -> None:
         assert shown in said
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", said)
     error = (
-        cf("work", "start", other, "--execute", code=2).stderr + cf("tasks", "delete", task, code=1).stderr
+        cf("work", "start", other, "--execute", code=1).stderr + cf("tasks", "delete", task, code=1).stderr
     )
     assert error.count("[bold]x[/]") == 2
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", error)

@@ -115,13 +115,14 @@ def test_start_refuses_options_that_make_no_sense(cf: Cf, options: list[str], sa
     assert state(cf) == before
 
 
-def test_without_a_chosen_engine_it_says_how_to_choose(cf: Cf) -> None:
-    task = cf.add("T")
+def test_the_default_engine_without_a_key_says_what_it_needs(cf: Cf, monkeypatch: pytest.MonkeyPatch) -> None:
+    cf.add("T")
+    for variable in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"):
+        monkeypatch.delenv(variable, raising=False)
     refused(
         cf("work", "start", "--execute", code=5),
-        "No engine is chosen, and the default, built-in, is not there.",
-        f"Type: cf work start {task[:8]} --execute --engine claude-code",
-        "cf config set engine claude-code",
+        "Engine built-in cannot run here; missing: ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN or ANTHROPIC_BASE_URL.",
+        "Type: cf engines check built-in",
     )
 
 
@@ -130,8 +131,8 @@ def test_an_engine_that_went_away_is_named_with_who_chose_it(cf: Cf, monkeypatch
     monkeypatch.setenv("CODEFRAME_ENGINE", "claude-cod")
     refused(
         cf("work", "start", "--execute", code=5),
-        "There is no engine 'claude-cod'. There are: claude-code. Did you mean 'claude-code'? It was chosen by "
-        "CODEFRAME_ENGINE.",
+        "There is no engine 'claude-cod'. There are: built-in, claude-code, react. Did you mean 'claude-code'? "
+        "It was chosen by CODEFRAME_ENGINE.",
     )
 
 
@@ -159,7 +160,7 @@ def test_a_declared_gate_that_is_missing_refuses_the_start(cf: Cf, on_path: Fake
 
 
 def test_no_task_is_ready(cf: Cf) -> None:
-    refused(cf("work", "start", code=2), "No task is ready.", "Type: cf tasks list")
+    refused(cf("work", "start", code=1), "No task is ready.", "Type: cf tasks list")
 
 
 def test_dependencies_that_are_not_done_are_named(cf: Cf, on_path: FakeEngine) -> None:
@@ -191,14 +192,14 @@ def test_a_task_in_another_state_is_refused_with_the_way_on(
     run = runs.claim(task, engine="claude-code")
     ended = {TaskStatus.DONE: RunStatus.COMPLETED, TaskStatus.BLOCKED: RunStatus.BLOCKED}
     runs.finish(run.id, ended.get(status, RunStatus.FAILED), status)
-    refused(cf("work", "start", task, "--execute", code=2), f"Task {task[:8]} {said}", hint.format(task[:8]))
+    refused(cf("work", "start", task, "--execute", code=1), f"Task {task[:8]} {said}", hint.format(task[:8]))
 
 
 @pytest.mark.parametrize("verb", ["resume", "retry"])
 def test_nothing_to_go_on_with(cf: Cf, verb: str) -> None:
     task = cf.add("T")
     refused(
-        cf("work", verb, task, code=2),
+        cf("work", verb, task, code=1),
         f"has never run; there is nothing to {verb}",
         f"cf work show {task[:8]}",
     )
@@ -207,16 +208,16 @@ def test_nothing_to_go_on_with(cf: Cf, verb: str) -> None:
 @pytest.mark.parametrize("view", ["why", "diff", "logs"])
 def test_nothing_to_look_at(cf: Cf, view: str) -> None:
     task = cf.add("T")
-    refused(cf("work", view, task, code=2), f"Task {task[:8]} has not run yet", f"cf work show {task[:8]}")
+    refused(cf("work", view, task, code=1), f"Task {task[:8]} has not run yet", f"cf work show {task[:8]}")
     refused(cf("work", view, task, "--run", "abc", code=2), "No run starts with 'abc'")
     refused(cf("work", view, "zz", code=2), "No task starts with 'zz'")
 
 
 def test_nothing_to_stop_or_undo(cf: Cf) -> None:
     task = cf.add("T")
-    refused(cf("work", "stop", task, code=2), f"Task {task[:8]} is not running", "cf work status")
+    refused(cf("work", "stop", task, code=1), f"Task {task[:8]} is not running", "cf work status")
     refused(
-        cf("work", "undo", task, code=2), f"Task {task[:8]} has no run to undo", f"cf work show {task[:8]}"
+        cf("work", "undo", task, code=1), f"Task {task[:8]} has no run to undo", f"cf work show {task[:8]}"
     )
     assert cf("work", "status").stdout == "Nothing is running.\n"
     assert cf("work", "status", "--json").json() == {"running": [], "blockers": []}

@@ -207,14 +207,19 @@ def test_a_question_is_asked_answered_and_used(cf: Cf, engine: FakeEngine) -> No
     asked = work(cf, engine, "start", task)
     assert asked.exit_code == 3
     (blocker,) = cf("blocker", "list", "--json").json()
+    assert asked.stdout.count("SQLite or") == 1
     hint = f'Answer: cf blocker answer {blocker["id"][:8]} "…", then: cf work resume {task[:8]}'
     assert asked.stdout.endswith(f"Blocked: SQLite or\nPostgres?\n{hint}\n")
     assert hint in cf("work", "status").stdout
     assert [b["id"] for b in cf("work", "status", "--json").json()["blockers"]] == [blocker["id"]]
     early = work(cf, engine, "resume", task)
-    assert early.exit_code == 2
+    assert early.exit_code == 1
     assert f"cf blocker answer {blocker['id'][:8]}" in early.stderr
-    cf("blocker", "answer", blocker["id"], "Postgres \x1b[31m!")
+    assert "Question: SQLite or\nPostgres?\nNo answer was given." in cf("work", "why", task).stdout
+    cf("blocker", "answer", blocker["id"], "SQLite")
+    again = cf("blocker", "answer", blocker["id"], "Postgres \x1b[31m!").stdout
+    assert again.startswith("The earlier answer, “SQLite”, is replaced. Go on with: cf work resume ")
+    assert f"Next: cf work resume {task[:8]}" in cf("status").stdout
     resumed = work(cf, engine, "resume", task, "--json")
     assert resumed.exit_code == 0
     run = resumed.json()
@@ -238,8 +243,10 @@ def test_no_change_then_retry_then_undo(cf: Cf, engine: FakeEngine) -> None:
     engine.calls(call(session(wrote("a.py", "x = 1\n"), verdict("now really"))))
     assert work(cf, engine, "retry", task).exit_code == 0
     undone = cf("work", "undo", task).stdout
-    assert undone.startswith("restored  a.py\nThe state before this undo: refs/codeframe/")
+    assert undone.startswith("restored  a.py\nBring it back: git restore --source=refs/codeframe/")
     assert not (cf.where / "a.py").exists()
+    assert in_shell(undone.splitlines()[1].removeprefix("Bring it back: "), cwd=cf.where).exit_code == 0
+    assert (cf.where / "a.py").read_text() == "x = 1\n"
     assert cf("tasks", "show", task, "--json").json()["status"] == "READY"
 
 
@@ -248,10 +255,14 @@ def test_undo_keeps_what_a_person_changed_and_says_so(cf: Cf, engine: FakeEngine
     task = cf.add("Do it")
     assert work(cf, engine, "start", task).exit_code == 0
     write(cf.where, {"a.py": "x = 2  # mine\n"})
-    data = cf("work", "undo", task, "--json").json()
-    assert list(data) == ["restored", "kept", "note", "safety"]
+    data = cf("work", "undo", task, "--json", code=1).json()
+    assert list(data) == ["restored", "kept", "note", "safety", "complete"]
     assert (data["restored"], [k["path"] for k in data["kept"]]) == (["b.py"], ["a.py"])
     assert (cf.where / "a.py").read_text() == "x = 2  # mine\n"
+    # Once the edit is out of the way, the rest can be taken back too.
+    write(cf.where, {"a.py": "x = 1\n"})
+    assert cf("work", "undo", task, "--json").json()["restored"] == ["a.py"]
+    assert not (cf.where / "a.py").exists()
 
 
 def test_a_gate_with_only_old_failures_is_said_plainly(cf: Cf, engine: FakeEngine) -> None:
@@ -266,17 +277,41 @@ def test_a_gate_with_only_old_failures_is_said_plainly(cf: Cf, engine: FakeEngin
     assert f"  gate {line}" in cf("work", "why", task).stdout
 
 
+def test_why_says_what_failed_and_where_the_rest_is(cf: Cf, engine: FakeEngine) -> None:
+    write(cf.where, {"check.py": "import os, sys\nsys.exit(os.path.exists('a.py') and 'a.py is wrong')"})
+    cf("config", "set", "gates", f"[{{name: check, command: [{sys.executable}, check.py]}}]")
+    task = cf.add("Do it")
+    outcome = work(cf, engine, "start", task, "--max-corrections", "0")
+    assert "failed (gates)" not in outcome.stdout
+    assert " (gates); 1 engine call; " in outcome.stdout.splitlines()[0]
+    shown = cf("work", "why", task).stdout
+    assert "      a.py is wrong\n" in shown
+    (path,) = re.findall("whole output: (.*)", shown)
+    assert "a.py is wrong" in Path(path).read_text()
+
+
+def test_a_timeout_says_after_what_and_offers_more_time(cf: Cf, engine: FakeEngine) -> None:
+    engine.calls(call(session(hang())))
+    task = cf.add("Do it")
+    outcome = work(cf, engine, "start", task, "--timeout", "1s")
+    assert outcome.exit_code == 4
+    assert outcome.stdout.startswith("TIMEOUT after 1s; ")
+    assert "$0.0000" not in outcome.stdout
+    assert f"Go on with more time: cf work resume {task[:8]} --timeout 1h" in outcome.stdout
+    assert f"Next: cf work resume {task[:8]} --timeout 1h" in cf("status").stdout
+
+
 def test_stop_from_another_terminal(cf: Cf, engine: FakeEngine, tmp_path: Path) -> None:
     engine.calls(call(session(wrote("half.py", "x"), touch(tmp_path / "here"), hang())))
     task = cf.add("Do it")
     running = begun(cf, engine, task)
     wait_until((tmp_path / "here").exists)
     status = cf("work", "status").stdout
-    assert status.splitlines()[0].split() == ["TASK", "TITLE", "ENGINE", "RUN", "SINCE", "LAST"]
-    assert re.match(rf"{task[:8]}  Do it  claude-code  [0-9a-f]{{8}}  \d+s", status.splitlines()[1])
+    assert status.splitlines()[0].split() == ["TASK", "ENGINE", "RUN", "SINCE", "TITLE"]
+    assert re.fullmatch(rf"{task[:8]}  claude-code  [0-9a-f]{{8}}  \d+[sm] +Do it", status.splitlines()[1])
     assert f"Running: {task[:8]} “Do it” with claude-code" in cf("status").stdout
     for refusal in (["work", "start", task, "--execute"], ["work", "undo", task], ["tasks", "delete", task]):
-        assert f"cf work stop {task[:8]}" in cf(*refusal, code=2 if "undo" in refusal else 1).stderr
+        assert f"cf work stop {task[:8]}" in cf(*refusal, code=1).stderr
     stopped = cf("work", "stop", task)
     assert re.fullmatch(
         rf"Run [0-9a-f]{{8}} ended as STOPPED; its work is kept\. Go on: cf work resume {task[:8]}\n",
@@ -287,14 +322,17 @@ def test_stop_from_another_terminal(cf: Cf, engine: FakeEngine, tmp_path: Path) 
     assert f"Go on: cf work resume {task[:8]}" in out_
     assert f"take it back: cf work undo {task[:8]}" in out_
     assert "Traceback" not in err
-    refused(cf("work", "stop", task, code=2), "is not running")
-    other = cf.add("Other")
+    refused(cf("work", "stop", task, code=1), "is not running")
+    other = cf.add("Other", "--priority", "9")
+    assert f"Next: cf work resume {task[:8]}    (“Do it”)" in cf("status").stdout
+    for view in ("show", "why"):
+        assert cf("work", view, task).stdout.endswith(f"Go on: cf work resume {task[:8]}\n")
     refused(
         work(cf, engine, "start", other),
         "still holds unaccepted work",
         "half.py",
         f"cf work resume {task[:8]}",
-        "--keep",
+        f"keep it: cf work start {other[:8]} --execute --keep",
     )
 
 

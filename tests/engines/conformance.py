@@ -79,7 +79,7 @@ class Conformance:
         stage.play([wrong, stage.done("tried")], [right, stage.done("corrected")])
         task = stage.task("Make made.txt", description)
         check(stage.start(task), 0)
-        run, rounds = stage.run(task), stage.rounds(task)
+        run, rounds = stage.why(task)
         assert (run["status"], run["verification"]) == ("COMPLETED", "verified")
         assert [r["reason"] for r in rounds] == ["first", "correction"]
         assert len({r["session_id"] for r in rounds}) == 1
@@ -126,8 +126,9 @@ class Conformance:
         stage.play([noise, stage.write("made.txt", "x\n"), stage.done()])
         task = stage.task()
         check(stage.start(task, UNGATED), 0)
-        for line in check(stage.cf("work", "logs", task, "--json"), 0).stdout.splitlines():
-            json.loads(line)
+        logged = check(stage.cf("work", "logs", task, "--json"), 0).stdout.splitlines()
+        assert all(isinstance(json.loads(line), dict) for line in logged)
+        assert any("/dev/urandom" in line for line in logged)
 
     def test_four_at_once_on_a_fresh_home(self, tmp_path: Path) -> None:
         with ScriptedAnthropic() as server:
@@ -205,7 +206,11 @@ class Conformance:
         assert "fresh session" in resumed.stdout
         assert stage.run(task)["session_id"] != session
         (prompt,) = stage.asked()
-        assert "Paint it" in prompt  # all of it again: the new session knows nothing
+        for words in (
+            "Paint it",
+            "stuck",
+        ):  # all of it again, with the last words: the new session knows nothing
+            assert words in prompt
 
     def test_a_full_context_window_is_followed_by_a_fresh_session(self, stage: Stage) -> None:
         first = [stage.write("half.txt", "x\n"), OVERFULL]
@@ -255,12 +260,13 @@ class Conformance:
         """More refusals than one engine call puts up with by itself."""
         refusal = {"status": status, "type": kind, "headers": {"retry-after": "0"}, "times": 5}
         stage.play([stage.write("made.txt", "x\n"), stage.done()], errors=[refusal])
-        task = stage.task()
+        task = stage.task("Make made.txt")
         done = check(stage.start(task, UNGATED), 0)
         assert f"{named}: trying again" in done.stderr
         calls = stage.rounds(task)
         assert [c["error_class"] for c in calls] == [named] * (len(calls) - 1) + [None]
         assert {c["round"] for c in calls} == {0}  # it costs no correction round
+        assert "Make made.txt" in stage.asked()[0]
 
     def test_a_rate_limit_that_does_not_pass(self, stage: Stage) -> None:
         stage.play(errors=[{"status": 429, "type": "rate_limit_error", "headers": {"retry-after": "0"}}])
@@ -270,16 +276,26 @@ class Conformance:
         assert (run["status"], run["error_class"], run["rounds"]) == ("FAILED", "rate_limited", 6)
         assert stage.status(task) == "FAILED"
 
-    def test_the_network_is_down_then_up_again(self, stage: Stage) -> None:
+    def test_the_network_is_down(self, stage: Stage) -> None:
+        """With no time for another try: the first one tells."""
         task = stage.task()
+        with refused_url() as url:
+            env = self.engine.environment(stage.home, url) | {"CODEFRAME_BACKOFF_S": "9000"}
+            check(stage.start(task, UNGATED, env=env), 1)
+        run = stage.run(task)
+        assert (run["status"], run["error_class"], run["rounds"]) == ("FAILED", "network", 1)
+
+    def test_the_network_is_down_then_up_again(self, stage: Stage) -> None:
+        task = stage.task("Make made.txt")
         with refused_url() as url:
             stage.env = self.engine.environment(stage.home, f"{url}/{stage.scenario}")
             running = stage.begin(task, UNGATED)
             assert running.stderr is not None
             assert any("network: trying again" in line for line in running.stderr)
         made = {"prompts": [[stage.write("made.txt", "x\n"), stage.done()]]}
-        with ScriptedAnthropic({stage.scenario: made}, port=int(url.rpartition(":")[2])):
+        with ScriptedAnthropic({stage.scenario: made}, port=int(url.rpartition(":")[2])) as server:
             check(ended(running), 0)
+            assert "Make made.txt" in server.requests()[-1].prompts[0]
         assert stage.rounds(task)[0]["error_class"] == "network"
 
     # -- how it is ended --------------------------------------------------------------------------------
@@ -326,10 +342,11 @@ class Conformance:
         assert "had crashed: kept its work" in status.stderr
         assert is_gone(sleeper)
         assert engine_processes(stage.home) == []
-        run = stage.run(task)
+        run, (call,) = stage.why(task)
         assert (run["status"], run["error_class"], stage.status(task)) == ("FAILED", "crashed", "READY")
         assert (stage.repo / "half.txt").read_text() == "half\n"
         assert session == run["session_id"]
+        assert (call["reason"], call["files"]) == ("crashed", ["created half.txt"])
         self._goes_on(stage, task)
 
     @pytest.mark.parametrize("how", ["setsid", "nohup"])

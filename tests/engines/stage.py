@@ -9,7 +9,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,7 +18,7 @@ import psutil
 
 from tests.kit.anthropic_server import Request, ScriptedAnthropic
 from tests.kit.engines import Completed, run_cf, start_cf
-from tests.kit.model_script import Block, Scenario
+from tests.kit.model_script import Block
 from tests.kit.repos import git, make_repo
 from tests.kit.waiting import wait_until
 
@@ -35,7 +35,7 @@ class Engine(Protocol):
 
     name: str
     # Words of a blocker that say how to log in.
-    login_words: Sequence[str]
+    login_words: tuple[str, ...]
 
     def environment(self, home: Path, url: str) -> dict[str, str]:
         """The environment of a person who has this engine, logged in, with its model at `url`."""
@@ -136,13 +136,16 @@ class Stage:
 
     # -- what is to be seen -----------------------------------------------------------------------
 
+    def why(self, task: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """The latest run of a task, and its engine calls."""
+        said = self.cf("work", "why", task, "--json").json()
+        return said["run"], said["rounds"]
+
     def run(self, task: str) -> dict[str, Any]:
-        """The latest run of a task."""
-        return dict(self.cf("work", "why", task, "--json").json()["run"])
+        return self.why(task)[0]
 
     def rounds(self, task: str) -> list[dict[str, Any]]:
-        """The engine calls of a task's latest run."""
-        return list(self.cf("work", "why", task, "--json").json()["rounds"])
+        return self.why(task)[1]
 
     def status(self, task: str) -> str:
         return str(self.cf("tasks", "show", task, "--json").json()["status"])
@@ -179,7 +182,10 @@ def engine_processes(home: Path) -> list[psutil.Process]:
 
 def is_gone(process: psutil.Process) -> bool:
     """Whether this very process has ended."""
-    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def ended(process: subprocess.Popen[str]) -> Completed:
@@ -194,7 +200,7 @@ def ended(process: subprocess.Popen[str]) -> Completed:
 
 
 @contextmanager
-def staged(engine: Engine, folder: Path, scenario: Scenario | None = None) -> Iterator[Stage]:
-    """A stage with a scripted model of its own."""
-    with ScriptedAnthropic({SCENARIO: scenario or {"prompts": [[]]}}) as server:
+def staged(engine: Engine, folder: Path) -> Iterator[Stage]:
+    """A stage with a scripted model of its own, which is yet to be told what to `play`."""
+    with ScriptedAnthropic() as server:
         yield Stage(engine, server, folder)

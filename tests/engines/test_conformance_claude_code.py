@@ -29,7 +29,7 @@ class ClaudeCode:
     """The row of Claude Code."""
 
     name = "claude-code"
-    login_words = ("claude", "/login", "ANTHROPIC_API_KEY")
+    login_words: tuple[str, ...] = ("claude", "/login", "ANTHROPIC_API_KEY")
 
     def environment(self, home: Path, url: str) -> dict[str, str]:
         pinned("claude")

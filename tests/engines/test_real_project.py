@@ -38,22 +38,10 @@ FAILING = ["tests.test_iterutils::test_pairwise_filled", "tests.test_iterutils::
 def project(tmp_path: Path) -> Path:
     """The project as a repository: its first commit is as published, its second has the bug; a .venv of its own."""
     folder = tmp_path / "download"
-    python = folder / "venv" / "bin" / "python"
     run(sys.executable, "-m", "venv", folder / "venv", cwd=tmp_path)
-    run(
-        python,
-        "-m",
-        "pip",
-        "download",
-        "-q",
-        "--no-binary",
-        ":all:",
-        "--no-deps",
-        "-d",
-        folder,
-        PROJECT,
-        cwd=tmp_path,
-    )
+    pip = (folder / "venv" / "bin" / "python", "-m", "pip")
+    fetch = ("download", "-q", "--no-binary", ":all:", "--no-deps", "-d", folder, PROJECT)
+    run(*pip, *fetch, cwd=tmp_path)
     (archive,) = folder.glob("*.tar.gz")
     with tarfile.open(archive) as packed:
         packed.extractall(folder, filter="data")

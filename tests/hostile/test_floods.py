@@ -39,7 +39,7 @@ def start_measured(stage: Stage, *noise: Step) -> tuple[Outcome, int]:
 @pytest.mark.parametrize(
     "noise",
     [
-        pytest.param([flood(250 * MB, line=20_000)], id="250 MB"),
+        pytest.param([flood(210 * MB, line=20_000)], id="210 MB"),
         pytest.param([flood(16 * MB, to="stderr")], id="16 MB of short lines on stderr"),
         pytest.param([flood(50 * MB, line=0)], id="a line of 50 MB"),
         pytest.param([flood(1000 * MB)], id="1 GB", marks=pytest.mark.slow),
@@ -55,6 +55,6 @@ def test_a_flood_passes_and_memory_stays_bounded(stage: Stage, noise: list[Step]
 def test_a_flood_of_events_stays_bounded(stage: Stage) -> None:
     lines = [text("a word or two " * 20), tool_use("Read", {"file_path": "a" * 200}, "toolu_1")]
     both = "".join(json.dumps(line) + "\n" for line in lines).encode()
-    outcome, peak = start_measured(stage, raw(both * 5000))
+    outcome, peak = start_measured(stage, raw(both * 3000))
     outcome.expect(0, "COMPLETED", None, "DONE")
     assert peak < MOST

@@ -65,6 +65,7 @@ def test_after_kill_9_during_a_gate_the_gate_is_ended(stage: Stage) -> None:
     for choice in (f"cf work resume {task.id[:8]}", "--keep", f"cf work undo {task.id[:8]}"):
         assert choice in said.stderr
     outcome.check_work_kept("work.py", WORK)
+    assert (outcome.run.rounds, outcome.run.usage.output_tokens > 0) == (1, True)
 
 
 def slow_git(stage: Stage, number: int) -> Path:
@@ -108,3 +109,23 @@ def test_after_kill_9_in_the_middle_of_a_snapshot(stage: Stage, number: int, wor
     assert stage.cf("work", "undo", task.id).exit_code == 0
     assert not stage.is_there("work.py")
     stage.check_persons_work()
+
+
+def test_after_kill_9_of_a_recovery_the_next_one_does_it_again(stage: Stage, tmp_path: Path) -> None:
+    held, there = slow_git(stage, 3), tmp_path / "there"  # the third snapshot is the recovery's
+    stage.engine.calls(call(session(wrote("work.py", WORK), touch(there), hang())))
+    task = stage.task()
+    process = stage.begin(task)
+    wait_until(there.exists)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate(timeout=WAIT_S)
+    recovery = start_cf("work", "status", cwd=stage.repo, env=stage.env)
+    wait_until(held.exists)
+    os.kill(recovery.pid, signal.SIGKILL)
+    (held.parent / "go").touch()
+    recovery.communicate(timeout=WAIT_S)
+    said = stage.cf("work", "status")
+    outcome = stage.outcome(task, Completed(1, "", said.stderr))
+    outcome.expect(1, "FAILED", "crashed", "READY")
+    assert [r["reason"] for r in outcome.rounds] == ["crashed"]
+    outcome.check_work_kept("work.py", WORK)

@@ -165,25 +165,35 @@ def test_locks_left_in_git_hold_nothing_up(stage: Stage) -> None:
     outcome.check_work_kept("work.py", WORK)
 
 
-def test_a_merge_left_open_is_a_blocker_that_says_how_to_go_on(stage: Stage) -> None:
-    conflict = (
-        "git stash -q && git switch -q -c side && echo side > README.md && git commit -qam side && "
-        "git switch -q main && echo main > README.md && git commit -qam main && (git merge side || true)"
-    )
-    stage.clean = True  # it stashes what the person had
+CONFLICT = (
+    "git switch -q -c side && echo side > README.md && git commit -qam side && "
+    "git switch -q main && echo main > README.md && git commit -qam main"
+)
+UNFINISHED = {
+    "merge": (f"{CONFLICT}; git merge side || true", "git merge --abort"),
+    "rebase": (f"{CONFLICT}; git rebase side || true", "git rebase --abort"),
+    "stash": ("echo a > README.md; git stash -q; echo b > README.md; git commit -qam b; git stash pop || true",
+              "git add README.md"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", UNFINISHED)
+def test_what_is_left_unfinished_is_a_blocker_that_says_how_to_go_on(tmp_path: Path, what: str) -> None:
+    stage = Stage.build(tmp_path, clean=True)
+    command, ending = UNFINISHED[what]
     stage.engine.calls(
-        call(session(wrote("work.py", WORK), ran(conflict), verdict("done"))),
+        call(session(wrote("work.py", WORK), ran(command), verdict("done"))),
         call(session(wrote("more.py", WORK), verdict("done"))),
     )
     task = stage.task()
     outcome = stage.start(task)
     outcome.expect(3, "BLOCKED", None, "BLOCKED")
-    assert "git merge --abort" in outcome.told
-    outcome.check_work_kept("work.py", WORK)
+    assert ending in outcome.told
     assert f"cf work resume {task.id[:8]}" in outcome.told
-    git(stage.repo, "merge", "--abort")
+    outcome.check_work_kept("work.py", WORK)
+    git(stage.repo, *ending.split()[1:])
     blocker = stage.workspace.store.blockers.list(task_id=task.id)[0]
-    assert stage.cf("blocker", "answer", blocker.id, "aborted it").exit_code == 0
+    stage.workspace.store.blockers.answer(blocker.id, "mended it")
     stage.again("resume", task).expect(0, "COMPLETED", None, "DONE")
 
 
@@ -232,15 +242,27 @@ def test_a_ruined_index_can_be_mended_and_the_run_goes_on(stage: Stage) -> None:
     assert stage.read("untracked.txt") == "new by a person\n"
 
 
-@pytest.mark.parametrize("what", [".git", ".git/codeframe"])
-def test_the_state_is_deleted_and_that_is_said(stage: Stage, what: str) -> None:
-    stage.engine.calls(call(session(wrote("work.py", WORK), ran(f"rm -rf {what}"), verdict("done"))))
+@pytest.mark.parametrize(
+    "ruin",
+    [
+        "rm -rf .git",
+        "rm -rf .git/codeframe",
+        "for f in .git/codeframe/*/state.db*; do echo rubbish > $f; done",
+        "rm -rf .git/codeframe/*/runs",
+        "d=$(echo .git/codeframe/*/index); rm -r $d; touch $d",
+    ],
+)
+def test_a_ruined_state_is_said_in_words(stage: Stage, ruin: str) -> None:
+    stage.engine.calls(call(session(wrote("work.py", WORK), ran(ruin), verdict("done"))))
     task = stage.task()
     said = stage.cf(*stage.start_args(task))
-    assert said.exit_code == 1
     assert "Traceback" not in said.stderr
     assert "Internal error" not in said.stderr
-    assert "cf:" in said.stderr
+    assert (said.exit_code == 1) == ("cf: " in said.stderr), said
+    assert said.exit_code == (0 if ruin.endswith("/runs") else 1), said
+    if ruin.endswith("touch $d"):  # the database is whole, so the run must be over in it
+        assert stage.workspace.store.runs.list()[0].leftover.value == "pending"
+        assert stage.status(task) == "READY"
     assert stage.read("work.py") == WORK
     assert stage.read("untracked.txt") == "new by a person\n"
 

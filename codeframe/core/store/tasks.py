@@ -22,6 +22,7 @@ _SELECT = """SELECT t.id, t.title, t.description, t.status, t.priority, t.engine
         (SELECT depends_on FROM dependencies WHERE task_id = t.id ORDER BY position))
     FROM tasks t"""
 _ORDER = "ORDER BY t.priority DESC, t.created_at, t.id"
+_RESOLVE = "UPDATE blockers SET status = 'RESOLVED' WHERE status = 'OPEN'"
 _UNMET = """SELECT 1 FROM dependencies d JOIN tasks n ON n.id = d.depends_on
     WHERE d.task_id = t.id AND n.status NOT IN ('DONE', 'MERGED')"""
 
@@ -108,25 +109,30 @@ class TaskStore:
 
         CodeFrameError when rule 8.1 forbids it, when the status is not `expect`, and for anything
         to or from IN_PROGRESS: a task enters and leaves that only together with its run
-        (`RunStore.claim` and `finish`).
+        (`RunStore.claim` and `finish`). Leaving BLOCKED resolves its open blockers: nobody waits any more.
         """
         with self._db.write() as connection:
             task = self.get(id)
             if expect is not None and task.status != expect:
                 raise CodeFrameError(
-                    f"Task {id} is {task.status}, not {expect} any more.", f"Look at it: cf tasks show {id}"
+                    f"Task {id} is {task.status}, not {expect} any more.",
+                    f"Look at it: cf tasks show {id[:8]}",
                 )
             if task.status == to:
                 return task
             if to == TaskStatus.IN_PROGRESS:
                 raise CodeFrameError(
                     f"Task {id} becomes IN_PROGRESS only when it is started.",
-                    f"Type: cf work start {id} --execute",
+                    f"Type: cf work start {id[:8]} --execute",
                 )
             if task.status == TaskStatus.IN_PROGRESS:
-                raise CodeFrameError(f"Task {id} is being worked on.", f"Stop that first: cf work stop {id}")
+                raise CodeFrameError(
+                    f"Task {id} is being worked on.", f"Stop that first: cf work stop {id[:8]}"
+                )
             state_machine.check("task", task.status, to, _way_out(task))
             _write_status(connection, id, to)
+            if task.status == TaskStatus.BLOCKED:
+                connection.execute(f"{_RESOLVE} AND task_id = ?", (id,))
             return self.get(id)
 
     def set_all_status(self, frm: TaskStatus, to: TaskStatus) -> int:
@@ -134,12 +140,16 @@ class TaskStore:
         if TaskStatus.IN_PROGRESS in (frm, to):
             raise CodeFrameError(
                 "Tasks become IN_PROGRESS, and leave it, only one by one.",
-                "Type: cf work start ID --execute, or cf work stop ID",
+                "See what there is: cf tasks list",
             )
         if frm == to:
             return 0
         state_machine.check("task", frm, to, "Type: cf tasks set --all --from BACKLOG status READY")
         with self._db.write() as connection:
+            if frm == TaskStatus.BLOCKED:
+                connection.execute(
+                    f"{_RESOLVE} AND task_id IN (SELECT id FROM tasks WHERE status = ?)", (frm,)
+                )
             return connection.execute(
                 "UPDATE tasks SET status = ?, updated_at = ? WHERE status = ?", (to, stamp(utc_now()), frm)
             ).rowcount
@@ -197,12 +207,14 @@ class TaskStore:
         with self._db.write() as connection:
             task = self.get(id)
             if task.status == TaskStatus.IN_PROGRESS:
-                raise CodeFrameError(f"Task {id} is being worked on.", f"Stop that first: cf work stop {id}")
+                raise CodeFrameError(
+                    f"Task {id} is being worked on.", f"Stop that first: cf work stop {id[:8]}"
+                )
             waiting = self.dependents(id)
             if waiting and not force:
                 raise CodeFrameError(
                     f"Other tasks depend on {id} '{task.title}': {_named(waiting)}.",
-                    f"Delete it all the same: cf tasks delete {id} --force",
+                    f"Delete it all the same: cf tasks delete {id[:8]} --force",
                 )
             connection.execute("DELETE FROM tasks WHERE id = ?", (id,))
 
@@ -285,11 +297,11 @@ def _write_status(connection: sqlite3.Connection, id: str, to: TaskStatus) -> No
 def _way_out(task: Task) -> str:
     """What to type for a task that `start` does not take."""
     return {
-        TaskStatus.BACKLOG: f"Approve it: cf tasks set {task.id} status READY",
-        TaskStatus.READY: f"Start it: cf work start {task.id} --execute",
-        TaskStatus.FAILED: f"Try it again: cf work retry {task.id}",
-        TaskStatus.BLOCKED: f"Answer its blocker, then: cf work resume {task.id}",
-        TaskStatus.DONE: f"To do it again: cf tasks set {task.id} status READY",
+        TaskStatus.BACKLOG: f"Approve it: cf tasks set {task.id[:8]} status READY",
+        TaskStatus.READY: f"Start it: cf work start {task.id[:8]} --execute",
+        TaskStatus.FAILED: f"Try it again: cf work retry {task.id[:8]}",
+        TaskStatus.BLOCKED: f"Answer its blocker, then: cf work resume {task.id[:8]}",
+        TaskStatus.DONE: f"To do it again: cf tasks set {task.id[:8]} status READY",
     }.get(task.status, "Add a task for what is still to be done: cf tasks add TITLE")
 
 

@@ -101,7 +101,7 @@ def test_denied_tools_are_reported_and_leave_no_files() -> None:
         ("bad_nocreds", ErrorClass.AUTH, "Not logged in"),
         ("mr1_e429", ErrorClass.RATE_LIMITED, "429"),
         ("m_maxturns1", ErrorClass.QUOTA, "maximum number of turns"),
-        ("sig_int", ErrorClass.CRASHED, "ede_diagnostic"),  # someone else's SIGINT
+        ("sig_int", ErrorClass.CRASHED, "error_during_execution"),  # someone else's SIGINT
         ("bad_e401", ErrorClass.CRASHED, "without reporting an end"),  # it ended in mid-retry
     ],
 )
@@ -109,6 +109,14 @@ def test_failures(name: str, error_class: ErrorClass, words: str) -> None:
     result, _ = replay(name, exit_code=1)
     assert (result.status, result.error_class) == (FAILED, error_class)
     assert words in str(result.error)
+
+
+def test_what_the_cli_says_to_its_makers_is_no_summary() -> None:
+    diagnostic = "[ede_diagnostic] result_type=user last_content_type=n/a stop_reason=tool_use"
+    result, _ = hear([lines.text("I begin."), lines.result_error("error_during_execution", [diagnostic])])
+    assert (result.summary, result.error) == ("I begin.", "error_during_execution")
+    stopped, _ = hear([{**lines.result(diagnostic), "num_turns": 1}], ended_by=EndedBy.CANCELLED)
+    assert stopped.summary == ""
 
 
 def test_retries_are_told() -> None:
@@ -174,6 +182,15 @@ def test_an_error_event_counts_at_exit_0() -> None:
         [lines.api_error("x", "billing_error"), lines.result_api_error("Credit balance is too low", 400)]
     )
     assert (result.status, result.error_class) == (FAILED, ErrorClass.BILLING)
+
+
+def test_an_error_is_no_summary_but_the_last_words_before_it_are() -> None:
+    refusal = [lines.api_error("No credit", "billing_error"), lines.result_api_error("No credit", 400)]
+    result, _ = hear([lines.init(), lines.text("half of it is done"), *refusal])
+    assert (result.summary, result.error) == ("half of it is done", "No credit")
+    assert hear([lines.init(), *refusal])[0].summary == ""
+    helper = lines.text("found it", parent="toolu_1")
+    assert hear([lines.init(), lines.text("looking"), helper])[0].summary == "looking"
 
 
 def test_another_turn_after_the_result_takes_its_place() -> None:
