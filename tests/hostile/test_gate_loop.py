@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from tests.hostile.stage import Stage, prompt_text
-from tests.kit.claude_runs import ran, session, verdict, wrote
+from tests.kit.claude_runs import api_failed, ran, session, unknown_session, verdict, wrote
 from tests.kit.repos import write
 from tests.kit.scenario import call, delete
 
@@ -17,11 +18,14 @@ BAD = "def add(a, b):\n    return a - b\n"
 def python_stage(folder: Path, files: dict[str, str | bytes]) -> Stage:
     stage = Stage.build(folder, files)
     stage.use_own_environment()
+    gate = {"name": "pytest", "command": ".venv/bin/python -m pytest"}  # ruff takes its time, too
+    write(stage.repo, {".codeframe/config.yaml": json.dumps({"gates": [gate]})})
     return stage
 
 
 def test_corrections_carry_the_failures_and_go_to_the_same_session(tmp_path: Path) -> None:
     stage = python_stage(tmp_path, {"test_calc.py": TEST_ADD, "calc.py": "def add(a, b): ...\n"})
+    (stage.repo / ".codeframe" / "config.yaml").unlink()  # the gates that are found by themselves
     stage.engine.calls(
         call(session(wrote("calc.py", "import os\n\n" + BAD), verdict("added"))),
         call(session(wrote("calc.py", GOOD), verdict("mended"))),
@@ -105,6 +109,7 @@ def test_red_before_is_listed_apart_and_blocks_nothing(tmp_path: Path) -> None:
     outcome.expect(0, "COMPLETED", None, "DONE")
     assert "1 old" in outcome.told
     assert "pytest: nothing new failed (1 old failure left alone)" in stage.why(task)
+    assert "failed before the run, too: test_calc.py::test_add" in stage.why(task)
     outcome.check_work_kept("work.py", "x = 1\n")
 
 
@@ -172,3 +177,22 @@ def test_an_engine_that_deletes_the_project_environment_is_not_verified(tmp_path
     stage.engine.calls(call(session(delete(".venv"), wrote("work.py", "x = 1\n"), verdict("done"))))
     outcome = stage.start(stage.task(), "--max-corrections", "0", gates=True)
     outcome.expect(1, "FAILED", "gates", "FAILED")
+
+
+def test_a_correction_is_not_forgotten_when_first_the_service_and_then_the_session_fails(
+    stage: Stage,
+) -> None:
+    stage.gate("! grep wrong work.py")
+    stage.engine.calls(
+        call(session(wrote("work.py", "this is wrong\n"), verdict("wrote work.py"))),
+        call(session(api_failed(529, "overloaded", "Overloaded"))),
+        call(unknown_session()),
+        call(session(wrote("work.py", "right\n"), verdict("done"))),
+    )
+    outcome = stage.start(stage.task(), gates=True)
+    outcome.expect(0, "COMPLETED", None, "DONE")
+    last = stage.engine.invocations()[3]
+    assert "--resume" not in last.argv
+    said = prompt_text(last.stdin)
+    for words in ("Add work.py", "wrote work.py", "this is wrong"):
+        assert words in said
