@@ -123,8 +123,10 @@ class _Job:
 
     def _baseline(self, suite: GateSuite | None, base: Snapshot) -> dict[str, GateResult] | None:
         """What the gates said before the engine started; a continued run reuses its first run's (rule 6.4)."""
-        if suite is None or not suite.names:
+        if suite is None:
             return None
+        if not suite.names:
+            return {}
         first = baseline_run(self.workspace, self.run)
         if first.id != self.run.id and first.base is not None:
             return suite.cached_baseline(self.snapshots.load(first.base).tree)
@@ -268,10 +270,11 @@ class _Job:
         evidence = {
             "changed": changed,
             "notes": wrapper.notes if wrapper else [],
-            "gates": self.redactor.redact_all(report.to_evidence()) if report else None,
+            "gates": report.to_evidence() if report else None,
             "stopped_by": self.stop.reason,
             "commits": [c for r in rounds for c in r.commits],
         }
+        evidence = self.redactor.redact_all(evidence)
         with self.store.write():
             earlier = chain(self.workspace, self.run)[:-1]
             for run in earlier if done else ():
