@@ -89,14 +89,18 @@ class _Job:
         self.wrapper: VerificationWrapper | None = None
 
     def execute(self) -> Run:
-        """base snapshot -> baseline -> pack -> wrapper -> verdict."""
+        """pack -> base snapshot -> baseline -> wrapper -> verdict."""
         try:
             self.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-            base = self._base()
             suite = self._suite()
+            adapter: AgentAdapter = EngineRegistry.get(self.engine)
+            prompt, context = self._pack(suite, getattr(type(adapter), "capabilities", Capabilities()))
+            base = self._base()
             with self.stop.polling(lambda: self.store.runs.stop_requested(self.run.id)):
-                baseline = self._baseline(suite, base)
-                result = self._cancelled() if self.stop.event.is_set() else self._work(suite, baseline)
+                baseline, gates_ran = self._baseline(suite, base)
+                wrapper = self._wrap(adapter, suite, baseline, start=None if gates_ran else base)
+                stopped = self.stop.event.is_set()
+                result = self._cancelled() if stopped else self._work(wrapper, prompt, context)
             return self._conclude(result)
         except BaseException as e:
             self._give_up(e)
@@ -121,32 +125,45 @@ class _Job:
         config = configuration.load_environment_config(self.workspace.root)
         return gate_suite(self.workspace, config, strict=self.options.strict)
 
+<<<<<<< HEAD
     def _baseline(self, suite: GateSuite | None, base: Snapshot) -> dict[str, GateResult] | None:
         """What the gates said before the engine started; a continued run reuses its first run's (rule 6.4)."""
         if suite is None:
             return None
         if not suite.names:
             return {}
+=======
+    def _baseline(self, suite: GateSuite | None, base: Snapshot) -> tuple[dict[str, GateResult] | None, bool]:
+        """What the gates said before the engine started, and whether they ran for it in the tree just now.
+
+        A continued run reuses its first run's (rule 6.4).
+        """
+        if suite is None or not suite.names:
+            return None, False
+>>>>>>> speed
         first = baseline_run(self.workspace, self.run)
         if first.id != self.run.id and first.base is not None:
-            return suite.cached_baseline(self.snapshots.load(first.base).tree)
+            return suite.cached_baseline(self.snapshots.load(first.base).tree), False
         self._say("Running the gates once before the engine starts: " + ", ".join(suite.names) + ".")
-        return suite.baseline(
+        results = suite.baseline(
             base.tree, self.run_dir / "gates-base", marker=f"{self.run.id}/gates-base",
             cancel=self.stop.event, timeout_s=self._left_s(),
         )  # fmt: skip
+        return results, True
 
-    def _work(self, suite: GateSuite | None, baseline: dict[str, GateResult] | None) -> AgentResult:
-        adapter: AgentAdapter = EngineRegistry.get(self.engine)
-        capabilities: Capabilities = getattr(type(adapter), "capabilities", Capabilities())
-        prompt, context = self._pack(suite, capabilities)
+    def _wrap(
+        self, adapter: AgentAdapter, suite: GateSuite | None, baseline: dict[str, GateResult] | None,
+        start: Snapshot | None,
+    ) -> VerificationWrapper:  # fmt: skip
         options = self.options
-        wrapper = VerificationWrapper(
+        return VerificationWrapper(
             adapter, snapshots=self.snapshots, gates=suite, baseline=baseline,
             policy=Policy(options.max_corrections, options.require_gates, options.stall_action, options.backoff_s),
             new_session=lambda: str(uuid.uuid4()), recorder=self, redactor=self.redactor, opening=self._opening(),
-            changed_before=self._stands_on_work(), summary_before=self._summary_before(),
+            changed_before=self._stands_on_work(), summary_before=self._summary_before(), start=start,
         )  # fmt: skip
+
+    def _work(self, wrapper: VerificationWrapper, prompt: str, context: AgentContext) -> AgentResult:
         self.wrapper = wrapper
         self.stop.on_throw(wrapper.cancel)
         consumer = threading.Thread(target=self._consume, args=(wrapper,), daemon=True)

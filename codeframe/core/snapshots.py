@@ -99,6 +99,8 @@ class Snapshots:
         self.git = Git(repo.toplevel)
         self._prefix = f"refs/codeframe/{workspace_id}"
         self._index = SnapshotIndex(repo, cache_dir, large_file_bytes)
+        self._taken: dict[str, Snapshot] = {}  # by commit: what was taken here need not be read back
+        self._staged: tuple[tuple[str, ...], str] = ((), "")
 
     def take(self, task_id: str, label: str) -> Snapshot:
         """Keep the tree as it is now under `refs/codeframe/<workspace>/<task>/<n>`.
@@ -133,12 +135,13 @@ class Snapshots:
             }
             on = (branch or "no branch").removeprefix("refs/heads/")
             parents = [head] if head else []
-            staged = self._commit(user.tree, parents, f"index on {on}")
+            staged = self._staged_commit(user.tree, parents, on)
             message = f"On {on}: codeframe {label} of {task_id}\n\n{json.dumps(facts)}"
             commit = self._commit(tree, [*parents, staged], message)
             # The empty old value: the ref must be new.
             self.git.run("update-ref", facts["ref"], commit, "", env=_NO_REFLOG)
-            return _snapshot(commit, tree, facts)
+            self._taken[commit] = _snapshot(commit, tree, facts)
+            return self._taken[commit]
 
     def load(self, commit: str) -> Snapshot:
         """The snapshot kept as `commit` (full id). Raises CodeFrameError when it is none or is gone."""
@@ -151,7 +154,7 @@ class Snapshots:
 
     def changes(self, start: str, end: str) -> list[FileChange]:
         """What differs between two snapshots (commit ids), by path. A rename is a deletion and a creation."""
-        first, last = self._load([start, end])
+        first, last = (self._taken.get(commit) or self.load(commit) for commit in (start, end))
         hidden_first, hidden_last = ({each.path for each in snap.left_out} for snap in (first, last))
         found = []
         for path, before, after in self.compare(start, end):
@@ -206,6 +209,8 @@ class Snapshots:
         """Forget the snapshots of a task; git collects their objects in its own time."""
         doomed = "".join(f"delete {ref}\n" for ref in self._refs(task_id))
         self.git.run("update-ref", "--stdin", stdin=doomed.encode())
+        self._taken.clear()
+        self._staged = ((), "")
 
     def operation(self) -> CodeFrameError | None:
         """The merge or the like that waits for the person, as what to tell them."""
@@ -226,11 +231,20 @@ class Snapshots:
         head, branch, *refs_kept = lines
         return head, None if branch == "HEAD" else branch, 1 + max(map(_number, refs_kept), default=0)
 
+<<<<<<< HEAD
     def _position_asked_apart(self, task_id: str) -> tuple[str | None, str | None, int]:
         """The same where one question is not enough: no commit yet, or a branch or tag named HEAD."""
         head = self.git.text("rev-parse", "--verify", "-q", "HEAD^{commit}", check=False) or None
         branch = self.git.text("symbolic-ref", "-q", "HEAD", check=False) or None
         return head, branch, 1 + max(map(_number, self._refs(task_id)), default=0)
+=======
+    def _staged_commit(self, tree: str, parents: list[str], on: str) -> str:
+        """The commit of what is staged; the one of the snapshot before serves again while nothing moved."""
+        key = (tree, *parents, on)
+        if self._staged[0] != key:
+            self._staged = key, self._commit(tree, parents, f"index on {on}")
+        return self._staged[1]
+>>>>>>> speed
 
     def _commit(self, tree: str, parents: Iterable[str], message: str) -> str:
         flags = [flag for parent in parents for flag in ("-p", parent)]

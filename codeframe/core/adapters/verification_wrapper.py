@@ -90,11 +90,13 @@ class VerificationWrapper:
         opening: str | None = None,
         changed_before: bool = False,
         summary_before: str = "",
+        start: Snapshot | None = None,
     ) -> None:
         """`opening` is said first where the session of an earlier run goes on, in place of the whole prompt.
 
         `changed_before` says that an earlier run of the same work already changed something,
-        `summary_before` is what that run said last.
+        `summary_before` is what that run said last. `start` is a snapshot to begin with, where nothing
+        has run in the tree since.
         """
         self._inner = inner
         self._snapshots = snapshots
@@ -107,6 +109,7 @@ class VerificationWrapper:
         self._opening = opening
         self._changed = changed_before
         self._summary_before = summary_before
+        self._start = start
         self._events = EventStream()
         self._cancel = threading.Event()
         self._capabilities: Capabilities = getattr(type(inner), "capabilities", Capabilities())
@@ -250,7 +253,7 @@ class VerificationWrapper:
         if p.context.session_id is None and self._capabilities.preassigned_session:
             p.context = replace(p.context, session_id=self._new_session(), resume_session=False)
         context = replace(p.context, round=p.round)
-        start = self._snapshots.take(context.task_id, "start")
+        start, self._start = self._start or self._snapshots.take(context.task_id, "start"), None
         self._recorder.launched(start.commit, context.session_id)
         pump = threading.Thread(target=self._pump, daemon=True)
         pump.start()
