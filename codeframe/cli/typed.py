@@ -65,7 +65,7 @@ def whole_number(option: str, least: int, most: int | None = None) -> Callable[[
             number = int(value)
         except ValueError:
             number = least - 1
-        if number < least or (most is not None and number > most):
+        if number > 2**31 or number < least or (most is not None and number > most):
             numbers = f"from {least} to {most}" if most is not None else f"not below {least}"
             raise UsageError(
                 f"{option} takes a whole number {numbers}, not “{value}”.", f"Type: {option} {max(least, 1)}"

@@ -102,7 +102,8 @@ def start(
     from codeframe.core.models import RunKind
 
     workspace = recovered_workspace()
-    task = workspace.store.tasks.find(task_id) if task_id else _next_ready(workspace)
+    # An empty ID is a variable that was not set, not a wish for the next task.
+    task = workspace.store.tasks.find(task_id) if task_id is not None else _next_ready(workspace)
     options = _typed(model, message, timeout, stall_timeout, stall_action, max_corrections, strict, require_gates,
                      no_gates, autonomy, network)  # fmt: skip
     request = Request(RunKind.START, engine, options, force, keep)

@@ -113,8 +113,10 @@ def gate_suite(
     """The gates that really run here: the declared ones, else those found (rule 6.1)."""
     from codeframe.core.gates import GateSuite, declared_gates, find_gates
 
-    gates = declared_gates(config.gates) if config.gates is not None else find_gates(workspace.root)
-    return GateSuite(workspace.root, gates, workspace.state_dir / "baselines", strict=strict)
+    found = config.gates is None
+    gates = find_gates(workspace.root) if config.gates is None else declared_gates(config.gates)
+    cache = workspace.state_dir / "baselines"
+    return GateSuite(workspace.root, gates, cache, strict=strict, growing=found)
 
 
 def check_engine(name: str, why: str, task: Task | None = None) -> None:

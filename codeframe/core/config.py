@@ -162,6 +162,10 @@ def front_matter(path: Path) -> dict[str, Any]:
 def ensure_config_dir(root: Path) -> Path:
     """`.codeframe/` in the workspace folder `root`, made if need be; it hides itself from git."""
     folder = root / CONFIG_DIR
+    if folder.is_symlink():  # a clone may bring one that leads anywhere
+        raise CodeFrameError(
+            f"{folder} is a symlink, and nothing is written through it.", f"Remove it: rm '{folder}'"
+        )
     try:
         folder.mkdir(exist_ok=True)
         ignore = folder / ".gitignore"

@@ -125,6 +125,14 @@ class _Job:
         config = configuration.load_environment_config(self.workspace.root)
         return gate_suite(self.workspace, config, strict=self.options.strict)
 
+<<<<<<< HEAD
+    def _baseline(self, suite: GateSuite | None, base: Snapshot) -> dict[str, GateResult] | None:
+        """What the gates said before the engine started; a continued run reuses its first run's (rule 6.4)."""
+        if suite is None:
+            return None
+        if not suite.names:
+            return {}
+=======
     def _baseline(self, suite: GateSuite | None, base: Snapshot) -> tuple[dict[str, GateResult] | None, bool]:
         """What the gates said before the engine started, and whether they ran for it in the tree just now.
 
@@ -132,6 +140,7 @@ class _Job:
         """
         if suite is None or not suite.names:
             return None, False
+>>>>>>> speed
         first = baseline_run(self.workspace, self.run)
         if first.id != self.run.id and first.base is not None:
             return suite.cached_baseline(self.snapshots.load(first.base).tree), False
@@ -278,10 +287,11 @@ class _Job:
         evidence = {
             "changed": changed,
             "notes": wrapper.notes if wrapper else [],
-            "gates": self.redactor.redact_all(report.to_evidence()) if report else None,
+            "gates": report.to_evidence() if report else None,
             "stopped_by": self.stop.reason,
             "commits": [c for r in rounds for c in r.commits],
         }
+        evidence = self.redactor.redact_all(evidence)
         with self.store.write():
             earlier = chain(self.workspace, self.run)[:-1]
             for run in earlier if done else ():

@@ -150,7 +150,7 @@ class Snapshots:
     def of_task(self, task_id: str) -> list[Snapshot]:
         """All snapshots of a task, oldest first."""
         refs = self._refs(task_id)
-        return self._load([refs[ref] for ref in sorted(refs, key=_number)])
+        return self._load([refs[ref] for ref in sorted(refs, key=_number) if _number(ref)])
 
     def changes(self, start: str, end: str) -> list[FileChange]:
         """What differs between two snapshots (commit ids), by path. A rename is a deletion and a creation."""
@@ -225,19 +225,26 @@ class Snapshots:
     def _position(self, task_id: str) -> tuple[str | None, str | None, int]:
         """HEAD's commit, its branch, and the next free number of the task."""
         ask = ("rev-parse", "--revs-only", "HEAD", "--symbolic-full-name", "HEAD")
-        lines = self.git.text(*ask, f"--glob={self._prefix}/{task_id}/").splitlines()
-        if not lines:  # no commit yet
-            refs = self._refs(task_id)
-            return None, self.git.text("symbolic-ref", "-q", "HEAD"), 1 + max(map(_number, refs), default=0)
+        lines = self.git.text(*ask, f"--glob={self._prefix}/{task_id}/").split("\n")
+        if len(lines) < 2 or not (lines[1] == "HEAD" or lines[1].startswith("refs/")):
+            return self._position_asked_apart(task_id)
         head, branch, *refs_kept = lines
         return head, None if branch == "HEAD" else branch, 1 + max(map(_number, refs_kept), default=0)
 
+<<<<<<< HEAD
+    def _position_asked_apart(self, task_id: str) -> tuple[str | None, str | None, int]:
+        """The same where one question is not enough: no commit yet, or a branch or tag named HEAD."""
+        head = self.git.text("rev-parse", "--verify", "-q", "HEAD^{commit}", check=False) or None
+        branch = self.git.text("symbolic-ref", "-q", "HEAD", check=False) or None
+        return head, branch, 1 + max(map(_number, self._refs(task_id)), default=0)
+=======
     def _staged_commit(self, tree: str, parents: list[str], on: str) -> str:
         """The commit of what is staged; the one of the snapshot before serves again while nothing moved."""
         key = (tree, *parents, on)
         if self._staged[0] != key:
             self._staged = key, self._commit(tree, parents, f"index on {on}")
         return self._staged[1]
+>>>>>>> speed
 
     def _commit(self, tree: str, parents: Iterable[str], message: str) -> str:
         flags = [flag for parent in parents for flag in ("-p", parent)]
@@ -248,7 +255,7 @@ class Snapshots:
         said = self.git.text(
             "for-each-ref", "--format=%(refname) %(objectname)", f"{self._prefix}/{task_id}/"
         )
-        return dict(line.split(" ") for line in said.splitlines())
+        return dict(line.split(" ") for line in said.split("\n") if line)
 
     def _load(self, commits: Sequence[str]) -> list[Snapshot]:
         said = self.git.run("cat-file", "--batch", stdin="".join(f"{c}\n" for c in commits).encode()).stdout
@@ -279,4 +286,6 @@ def _snapshot(commit: str, tree: str, facts: dict[str, Any]) -> Snapshot:
 
 
 def _number(ref: str) -> int:
-    return int(ref.rsplit("/", 1)[1])
+    """The number of a snapshot's ref; 0 for a ref that somebody else put there."""
+    last = ref.rsplit("/", 1)[1]
+    return int(last) if last.isascii() and last.isdigit() else 0

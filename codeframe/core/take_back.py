@@ -28,16 +28,16 @@ class TakenBack(NamedTuple):
 def take_back(workspace: Workspace, task: Task) -> TakenBack:
     """Undo the task's newest run and those it went on with. Raises CodeFrameError when there is none."""
     store = workspace.store
-    newest = next(
-        (
-            r
-            for r in sorted(store.runs.list(task_id=task.id), key=lambda r: -r.attempt)
-            if r.leftover is not Leftover.UNDONE
-        ),
-        None,
-    )
-    if newest is None:
+    runs = sorted(store.runs.list(task_id=task.id), key=lambda r: -r.attempt)
+    if not runs:
         raise CodeFrameError(f"Task {task.id[:8]} has no run to undo.", f"Type: cf work show {task.id[:8]}")
+    # A run that changed nothing hides the one before it; one that is undone does not: going back
+    # further would take accepted work that nobody named.
+    newest = next((r for r in runs if spans(workspace, r) or r.leftover is not Leftover.NONE), runs[0])
+    if newest.leftover is Leftover.UNDONE:
+        raise CodeFrameError(
+            f"The last work of task {task.id[:8]} is undone already.", f"Type: cf work show {task.id[:8]}"
+        )
     if newest.status is RunStatus.RUNNING:
         raise CodeFrameError(f"Task {task.id[:8]} is running.", f"Type: cf work stop {task.id[:8]}")
     snapshots = snapshots_of(workspace)

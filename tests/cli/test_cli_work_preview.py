@@ -145,7 +145,7 @@ def test_an_engine_whose_program_is_missing(cf: Cf, tmp_path: Path, monkeypatch:
     refused(
         cf("work", "start", "--execute", "--engine", "claude-code", code=5),
         "Engine claude-code cannot run here; missing: claude on PATH.",
-        "Type: cf engines check claude-code",
+        "Install it: npm install -g @anthropic-ai/claude-code",
     )
 
 
@@ -168,7 +168,7 @@ def test_dependencies_that_are_not_done_are_named(cf: Cf, on_path: FakeEngine) -
     task = cf.add("Second", "--depends-on", first)
     for option in ("--execute", "--dry-run"):
         refused(
-            cf("work", "start", task, option, "--engine", "claude-code", code=2),
+            cf("work", "start", task, option, "--engine", "claude-code", code=1),
             f"{first[:8]} “First” (READY)", f"cf work start {first[:8]} --execute; or add --force",
         )  # fmt: skip
     cf("work", "start", task, "--dry-run", "--force", "--engine", "claude-code")
@@ -221,4 +221,4 @@ def test_nothing_to_stop_or_undo(cf: Cf) -> None:
     )
     assert cf("work", "status").stdout == "Nothing is running.\n"
     assert cf("work", "status", "--json").json() == {"running": [], "blockers": []}
-    assert f"No run yet. Start one: cf work start {task[:8]} --execute" in cf("work", "show", task).stdout
+    assert f"Start it: cf work start {task[:8]} --execute" in cf("work", "show", task).stdout

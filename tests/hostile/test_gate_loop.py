@@ -196,3 +196,16 @@ def test_a_correction_is_not_forgotten_when_first_the_service_and_then_the_sessi
     said = prompt_text(last.stdin)
     for words in ("Add work.py", "wrote work.py", "this is wrong"):
         assert words in said
+
+
+def test_the_first_tests_of_a_project_count_although_no_gate_was_found_before(tmp_path: Path) -> None:
+    stage = Stage.build(tmp_path, {"calc.py": GOOD})
+    stage.use_own_environment()
+    stage.engine.calls(
+        call(session(wrote("test_calc.py", TEST_ADD), wrote("calc.py", BAD), verdict("wrote the tests"))),
+        call(session(wrote("calc.py", GOOD), verdict("mended"))),
+    )
+    outcome = stage.start(stage.task(), gates=True)
+    outcome.expect(0, "COMPLETED", None, "DONE")
+    assert len(stage.engine.invocations()) == 2
+    assert "test_calc.py::test_add" in prompt_text(stage.engine.invocations()[1].stdin)

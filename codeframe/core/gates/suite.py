@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from codeframe.core.gates.compare import GateVerdict, compare
-from codeframe.core.gates.discovery import KINDS
+from codeframe.core.gates.discovery import KINDS, find_gates
 from codeframe.core.gates.kind import Missing, Tool
 from codeframe.core.gates.model import Failure, Gate, GateOutcome, GateResult
 from codeframe.core.gates.project import Project
@@ -30,14 +30,25 @@ class GateSuite:
     """Runs `gates` in the project at `root`; baselines are kept in `cache_dir`.
 
     Which gates there are is fixed here, before an engine starts (rule 1.3). `strict` blocks on
-    failures that were there before, too. One thread at a time.
+    failures that were there before, too. `growing`: gates that the project shows only later, because
+    the engine wrote its first tests, are run too; what is there can only get stricter. One thread at
+    a time.
     """
 
-    def __init__(self, root: Path, gates: Sequence[Gate], cache_dir: Path, *, strict: bool = False) -> None:
+    def __init__(
+        self,
+        root: Path,
+        gates: Sequence[Gate],
+        cache_dir: Path,
+        *,
+        strict: bool = False,
+        growing: bool = False,
+    ) -> None:
         self._root = root.absolute()
         self._gates = tuple(gates)
         self._cache_dir = cache_dir
         self._strict = strict
+        self._growing = growing
         self._tools: dict[str, tuple[Project, Tool]] = {}
         self._launches = itertools.count(1)
 
@@ -102,6 +113,9 @@ class GateSuite:
         """Runs every gate now and judges it by `base`; new failures are run once more. `timeout_s`
         (seconds) covers all of them. After `cancel` the report is not a verdict on the tree."""
         clock = _Clock(timeout_s)
+        if self._growing:
+            known = set(self.names)
+            self._gates += tuple(gate for gate in find_gates(self._root) if gate.name not in known)
         return GateReport(
             tuple(
                 self._judge(gate, (base or {}).get(gate.name), out_dir, marker, cancel, clock)
