@@ -126,8 +126,16 @@ class SnapshotIndex:
             objects=self._repo.common_dir / "objects",
             index=self._kept,
             lock_fd=self._lock_fd,
-            excludes_file=self._user_config.get("core.excludesfile"),
+            excludes_file=self._excludes_file,
         )
+
+    @cached_property
+    def _excludes_file(self) -> str | None:
+        """core.excludesFile where it matters: what the person's own configuration says holds by itself."""
+        files = (self._repo.common_dir / "config", self._repo.git_dir / "config.worktree")
+        said = b"".join(file.read_bytes() for file in files if file.exists()).lower()
+        asked = b"excludesfile" in said or b"include" in said
+        return self._user_config.get("core.excludesfile") if asked else None
 
     @cached_property
     def _user_config(self) -> dict[str, str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from codeframe.core.git import Git
+from codeframe.core.later import later
 from codeframe.core.raw_git import GITLINK, Entry, RawGit, nul, records, rows
 from codeframe.core.secret_files import looks_secret
 
@@ -55,6 +56,7 @@ class Scan:
         self._list()
 
     def _list(self) -> None:
+        self._changed = later(lambda: self._raw.run("diff-files", "-z", "--ignore-submodules=dirty").stdout)
         listing = self._raw.run("ls-files", "-z", "-t", "-c", "-s", "-o", "--exclude-standard")
         self._mine, self._untracked = {}, []
         for record in records(listing.stdout):
@@ -72,8 +74,7 @@ class Scan:
         self._drop_vanished_links()
         if fresh:
             self._drop_uncovered()
-        changed = self._raw.run("diff-files", "-z", "--ignore-submodules=dirty").stdout
-        for meta, path in rows(changed, 2):
+        for meta, path in rows(self._changed(), 2):
             if path in self.entries or self._mine[path].mode == GITLINK:
                 continue
             if not meta.endswith(" D"):
@@ -105,6 +106,7 @@ class Scan:
             if entry.mode == GITLINK and path not in self._user.links and not self._has_repository(path)
         }
         if gone:
+            self._changed()
             self._raw.put(gone)
             self._list()
 

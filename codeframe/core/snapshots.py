@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from codeframe.core.errors import CodeFrameError
 from codeframe.core.git import Git, Repo
+from codeframe.core.later import later
 from codeframe.core.raw_git import Entry, rows
 from codeframe.core.snapshot_index import LeftOut, SnapshotIndex
 
@@ -100,7 +101,7 @@ class Snapshots:
         self._prefix = f"refs/codeframe/{workspace_id}"
         self._index = SnapshotIndex(repo, cache_dir, large_file_bytes)
         self._taken: dict[str, Snapshot] = {}  # by commit: what was taken here need not be read back
-        self._staged: tuple[tuple[str, ...], str] = ((), "")
+        self._staged: tuple[tuple[str | None, ...], str] = ((), "")
 
     def take(self, task_id: str, label: str) -> Snapshot:
         """Keep the tree as it is now under `refs/codeframe/<workspace>/<task>/<n>`.
@@ -114,6 +115,7 @@ class Snapshots:
             unfinished = self.operation()
             if unfinished and label not in _WHATEVER_COMES:
                 raise unfinished
+            position = later(lambda: self._position(task_id))
             user = self._index.read_user_index()
             if user.conflicts and not unfinished:
                 path = min(user.conflicts)
@@ -122,8 +124,9 @@ class Snapshots:
                 )
                 if label not in _WHATEVER_COMES:
                     raise unfinished
-            head, branch, number = self._position(task_id)
+            staged = later(lambda: self._staged_commit(user.tree, *position()[:2]))
             tree, left_out = self._index.working_tree(user, fresh=label == "base")
+            head, branch, number = position()
             facts: dict[str, Any] = {
                 "ref": f"{self._prefix}/{task_id}/{number}",
                 "head": head,
@@ -133,11 +136,8 @@ class Snapshots:
                 "label": label,
                 "unfinished": f"{unfinished.problem} {unfinished.hint}" if unfinished else "",
             }
-            on = (branch or "no branch").removeprefix("refs/heads/")
-            parents = [head] if head else []
-            staged = self._staged_commit(user.tree, parents, on)
-            message = f"On {on}: codeframe {label} of {task_id}\n\n{json.dumps(facts)}"
-            commit = self._commit(tree, [*parents, staged], message)
+            message = f"On {_short(branch)}: codeframe {label} of {task_id}\n\n{json.dumps(facts)}"
+            commit = self._commit(tree, [*_parents(head), staged()], message)
             # The empty old value: the ref must be new.
             self.git.run("update-ref", facts["ref"], commit, "", env=_NO_REFLOG)
             self._taken[commit] = _snapshot(commit, tree, facts)
@@ -237,11 +237,11 @@ class Snapshots:
         branch = self.git.text("symbolic-ref", "-q", "HEAD", check=False) or None
         return head, branch, 1 + max(map(_number, self._refs(task_id)), default=0)
 
-    def _staged_commit(self, tree: str, parents: list[str], on: str) -> str:
+    def _staged_commit(self, tree: str, head: str | None, branch: str | None) -> str:
         """The commit of what is staged; the one of the snapshot before serves again while nothing moved."""
-        key = (tree, *parents, on)
+        key = (tree, head, branch)
         if self._staged[0] != key:
-            self._staged = key, self._commit(tree, parents, f"index on {on}")
+            self._staged = key, self._commit(tree, _parents(head), f"index on {_short(branch)}")
         return self._staged[1]
 
     def _commit(self, tree: str, parents: Iterable[str], message: str) -> str:
@@ -281,6 +281,14 @@ class Snapshots:
 def _snapshot(commit: str, tree: str, facts: dict[str, Any]) -> Snapshot:
     left_out = tuple(LeftOut(path, reason) for path, reason in facts["left_out"])
     return Snapshot(commit, tree, **{**facts, "left_out": left_out})
+
+
+def _parents(head: str | None) -> list[str]:
+    return [head] if head else []
+
+
+def _short(branch: str | None) -> str:
+    return (branch or "no branch").removeprefix("refs/heads/")
 
 
 def _number(ref: str) -> int:
