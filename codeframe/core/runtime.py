@@ -125,22 +125,15 @@ class _Job:
         config = configuration.load_environment_config(self.workspace.root)
         return gate_suite(self.workspace, config, strict=self.options.strict)
 
-<<<<<<< HEAD
-    def _baseline(self, suite: GateSuite | None, base: Snapshot) -> dict[str, GateResult] | None:
-        """What the gates said before the engine started; a continued run reuses its first run's (rule 6.4)."""
-        if suite is None:
-            return None
-        if not suite.names:
-            return {}
-=======
     def _baseline(self, suite: GateSuite | None, base: Snapshot) -> tuple[dict[str, GateResult] | None, bool]:
         """What the gates said before the engine started, and whether they ran for it in the tree just now.
 
         A continued run reuses its first run's (rule 6.4).
         """
-        if suite is None or not suite.names:
+        if suite is None:
             return None, False
->>>>>>> speed
+        if not suite.names:
+            return {}, False
         first = baseline_run(self.workspace, self.run)
         if first.id != self.run.id and first.base is not None:
             return suite.cached_baseline(self.snapshots.load(first.base).tree), False

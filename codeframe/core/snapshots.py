@@ -231,20 +231,18 @@ class Snapshots:
         head, branch, *refs_kept = lines
         return head, None if branch == "HEAD" else branch, 1 + max(map(_number, refs_kept), default=0)
 
-<<<<<<< HEAD
     def _position_asked_apart(self, task_id: str) -> tuple[str | None, str | None, int]:
         """The same where one question is not enough: no commit yet, or a branch or tag named HEAD."""
         head = self.git.text("rev-parse", "--verify", "-q", "HEAD^{commit}", check=False) or None
         branch = self.git.text("symbolic-ref", "-q", "HEAD", check=False) or None
         return head, branch, 1 + max(map(_number, self._refs(task_id)), default=0)
-=======
+
     def _staged_commit(self, tree: str, parents: list[str], on: str) -> str:
         """The commit of what is staged; the one of the snapshot before serves again while nothing moved."""
         key = (tree, *parents, on)
         if self._staged[0] != key:
             self._staged = key, self._commit(tree, parents, f"index on {on}")
         return self._staged[1]
->>>>>>> speed
 
     def _commit(self, tree: str, parents: Iterable[str], message: str) -> str:
         flags = [flag for parent in parents for flag in ("-p", parent)]
