@@ -243,11 +243,13 @@ def telling_line(detail: str) -> str:
 
 def why_unverified(run: Run) -> str:
     """The gates that could not tell, or that there were none (rule 6.3)."""
+    rows = (run.evidence.get("gates") or {}).get("gates", [])
+    untold = [row for row in rows if row["outcome"] in ("no_tests", "tool_missing")]
+    if not untold:
+        return "no gate ran"
     from codeframe.core.gates import describe_gate
 
-    rows = (run.evidence.get("gates") or {}).get("gates", [])
-    untold = [describe_gate(row) for row in rows if row["outcome"] in ("no_tests", "tool_missing")]
-    return "; ".join(untold) or "no gate ran"
+    return "; ".join(map(describe_gate, untold))
 
 
 def change_lines(workspace: Workspace, run: Run) -> list[str]:

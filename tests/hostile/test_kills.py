@@ -112,7 +112,7 @@ def test_after_kill_9_in_the_middle_of_a_snapshot(stage: Stage, number: int, wor
 
 
 def test_after_kill_9_of_a_recovery_the_next_one_does_it_again(stage: Stage, tmp_path: Path) -> None:
-    held, there = slow_git(stage, 3), tmp_path / "there"  # the third snapshot is the recovery's
+    held, there = slow_git(stage, 2), tmp_path / "there"  # the second snapshot is the recovery's
     stage.engine.calls(call(session(wrote("work.py", WORK), touch(there), hang())))
     task = stage.task()
     process = stage.begin(task)

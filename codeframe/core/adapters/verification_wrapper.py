@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,7 +29,7 @@ from codeframe.core.agent_adapter import (
 from codeframe.core.blocker_detection import question_in_prose
 from codeframe.core.models import ErrorClass, TokenUsage
 from codeframe.core.redaction import Redactor
-from codeframe.core.snapshots import Snapshot, Snapshots
+from codeframe.core.snapshots import FileChange, Snapshot, Snapshots
 
 if TYPE_CHECKING:
     from codeframe.core.gates import GateReport, GateResult, GateSuite
@@ -311,9 +311,9 @@ class VerificationWrapper:
         self, p: _Progress, result: AgentResult, status: AgentResultStatus | None = None, **fields: Any
     ) -> AgentResult:
         """The result of the whole run: the last call's words, the totals, and the measured change."""
-        changes = (
-            self._snapshots.changes(p.first_start.commit, p.last_end) if p.first_start and p.last_end else []
-        )
+        changes: Sequence[FileChange] = self.rounds[0].changes if self.rounds else ()
+        if len(self.rounds) > 1 and p.first_start and p.last_end:
+            changes = self._snapshots.changes(p.first_start.commit, p.last_end)
         return replace(
             result,
             status=status or result.status,
