@@ -7,8 +7,7 @@ compaction, plans, gates; what a conversation is made of is `conversation`, what
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from codeframe.adapters.llm.base import (
     Block,
@@ -43,8 +42,7 @@ Emit = Callable[[AgentEvent], None]
 Record = Callable[[Mapping[str, Any]], None]
 
 
-@dataclass(frozen=True)
-class Ending:
+class Ending(NamedTuple):
     """How a run ended by itself.
 
     `verdict` is the input of the `finish` call, None where the model just stopped with `text`;

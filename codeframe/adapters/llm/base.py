@@ -9,8 +9,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 from codeframe.core.models import ErrorClass, TokenUsage
 
@@ -18,8 +18,7 @@ Block = dict[str, Any]
 Message = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Model:
+class Model(NamedTuple):
     """A model as its server lists it.
 
     `max_tokens` is the longest answer it gives (None: not told), `created` its release in seconds since
@@ -32,8 +31,7 @@ class Model:
     current: bool = True
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """One question to the model. `max_tokens` bounds the answer; `tools` are {"name", "description",
     "input_schema"}."""
 
@@ -44,15 +42,14 @@ class Request:
     messages: Sequence[Message]
 
 
-@dataclass(frozen=True)
-class Reply:
+class Reply(NamedTuple):
     """A whole answer. `stop_reason` is the API's own word ("end_turn", "tool_use", "max_tokens", ...);
     `broken` are the ids of tool calls whose input was cut off or is no JSON object (it is {} in `content`)."""
 
     content: list[Block]
     stop_reason: str
     usage: TokenUsage
-    broken: frozenset[str] = field(default_factory=frozenset)
+    broken: frozenset[str] = frozenset()
 
     @property
     def calls(self) -> list[Block]:

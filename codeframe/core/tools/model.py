@@ -7,15 +7,14 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class ToolError(Exception):
     """A tool cannot do what was asked; the text tells the model why and what to do instead."""
 
 
-@dataclass(frozen=True)
-class ToolResult:
+class ToolResult(NamedTuple):
     """What a tool answers. `change` is (path relative to the workspace, "created" or "modified")."""
 
     text: str
@@ -45,8 +44,7 @@ class Surroundings:
         return f"{self.marker}-{next(self._launches)}"
 
 
-@dataclass(frozen=True)
-class Tool:
+class Tool(NamedTuple):
     """`parameters` maps a name to its JSON schema; `run` gets the checked input. `telling` is the parameter
     that says in a word what a call is about."""
 
