@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -84,7 +83,7 @@ def collect(
     preferences, left_out = _preferences(workspace, redactor)
     return TaskContext(
         task=task,
-        prd=replace(prd, title=clean(prd.title), content=clean(prd.content)) if prd else None,
+        prd=prd._replace(title=clean(prd.title), content=clean(prd.content)) if prd else None,
         tech_stack=clean(load_environment_config(workspace.root).tech_stack or "")
         or detect_tech_stack(workspace.root),
         preferences=preferences,
@@ -98,7 +97,7 @@ def collect(
             exclude=PREFERENCE_FILES,
         ),
         blockers=tuple(
-            replace(b, question=clean(b.question), answer=b.answer and clean(b.answer))
+            b._replace(question=clean(b.question), answer=b.answer and clean(b.answer))
             for b in store.blockers.history(task_id)
         ),
         dependencies=tuple(
@@ -108,7 +107,7 @@ def collect(
 
 
 def _clean_task(task: Task, redactor: Redactor) -> Task:
-    return replace(task, title=redactor.redact(task.title), description=redactor.redact(task.description))
+    return task._replace(title=redactor.redact(task.title), description=redactor.redact(task.description))
 
 
 def _preferences(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 
 def utc_now() -> datetime:
@@ -111,33 +111,30 @@ class TokenUsage:
         )
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(NamedTuple):
     """One piece of work. `depends_on` holds ids of tasks that must be DONE first."""
 
     id: str
     title: str
-    description: str = ""
-    status: TaskStatus = TaskStatus.READY
-    priority: int = 0
-    depends_on: tuple[str, ...] = ()
-    engine: str | None = None
-    created_at: datetime = field(default_factory=utc_now)
-    updated_at: datetime = field(default_factory=utc_now)
+    description: str
+    status: TaskStatus
+    priority: int
+    depends_on: tuple[str, ...]
+    engine: str | None
+    created_at: datetime
+    updated_at: datetime
 
 
-@dataclass(frozen=True)
-class Prd:
+class Prd(NamedTuple):
     """A product requirement document as it was added; the newest one is in force."""
 
     id: str
     title: str
     content: str
-    created_at: datetime = field(default_factory=utc_now)
+    created_at: datetime
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(NamedTuple):
     """One attempt at a task.
 
     `attempt` counts the task's runs from 0. `base` is the commit id of the snapshot taken before
@@ -150,6 +147,7 @@ class Run:
     task_id: str
     status: RunStatus
     engine: str
+    started_at: datetime
     kind: RunKind = RunKind.START
     attempt: int = 0
     previous_run_id: str | None = None
@@ -164,26 +162,24 @@ class Run:
     error_class: ErrorClass | None = None
     error: str | None = None
     summary: str = ""
-    usage: TokenUsage = field(default_factory=TokenUsage)
+    usage: TokenUsage = TokenUsage()
     duration_ms: int = 0
-    options: Mapping[str, Any] = field(default_factory=dict)
-    evidence: Mapping[str, Any] = field(default_factory=dict)
-    process: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = {}
+    evidence: Mapping[str, Any] = {}
+    process: Mapping[str, Any] = {}
     stop_requested_at: datetime | None = None
-    started_at: datetime = field(default_factory=utc_now)
     ended_at: datetime | None = None
 
 
-@dataclass(frozen=True)
-class Blocker:
+class Blocker(NamedTuple):
     """A question or an obstacle only a person can clear. `kind` is "question" or an ErrorClass value."""
 
     id: str
     task_id: str
     run_id: str | None
     question: str
-    kind: str = "question"
-    status: BlockerStatus = BlockerStatus.OPEN
-    answer: str | None = None
-    created_at: datetime = field(default_factory=utc_now)
-    answered_at: datetime | None = None
+    kind: str
+    status: BlockerStatus
+    answer: str | None
+    created_at: datetime
+    answered_at: datetime | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -27,7 +27,7 @@ from codeframe.core.store.database import Database, Row, clean, moment, new_id, 
 from codeframe.core.store.events import EventStore
 from codeframe.core.store.tasks import TaskStore
 
-_FIELDS = tuple(field.name for field in fields(Run))
+_FIELDS = Run._fields
 _COLUMNS = ", ".join(f'"{name}"' for name in _FIELDS)  # quoted: `end` is a word of SQL
 _SELECT = f"SELECT {_COLUMNS} FROM runs"
 _NEWEST_FIRST = "ORDER BY started_at DESC, id DESC"
@@ -97,6 +97,7 @@ class RunStore:
                 task_id=task_id,
                 status=RunStatus.RUNNING,
                 engine=engine,
+                started_at=utc_now(),
                 attempt=attempt,
                 **values,
             )

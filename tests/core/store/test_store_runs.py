@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -129,8 +128,7 @@ def test_the_verdict_changes_run_task_blocker_and_events_together(store: Store, 
     )
     assert done == store.runs.get(run.id)
     assert done.ended_at is not None
-    assert done == replace(
-        run,
+    assert done == run._replace(
         status=R.BLOCKED,
         rounds=2,
         leftover=Leftover.PENDING,
