@@ -188,12 +188,13 @@ def delete(
     """
     from codeframe.core.errors import CodeFrameError
     from codeframe.core.leftovers import snapshots_of
+    from codeframe.core.models import TaskStatus
 
     workspace = recovered_workspace()
     task = workspace.store.tasks.find(task_id)
     runs = workspace.store.runs.list(task_id=task.id)
     kept = snapshots_of(workspace).of_task(task.id)
-    if kept and not force:
+    if kept and not force and task.status is not TaskStatus.IN_PROGRESS:
         raise CodeFrameError(
             f"Task {task.id[:8]} has {len(runs)} run{'s' if len(runs) != 1 else ''} and {len(kept)} snapshots, "
             "which may hold work that is nowhere else.",

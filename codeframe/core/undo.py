@@ -20,7 +20,9 @@ from codeframe.core.snapshot_scan import in_real_folders
 from codeframe.core.snapshots import FileChange, Snapshot, Snapshots
 
 SYMLINK = "120000"
+# Why a path is kept although nobody changed it since: asking again would not help.
 NOT_COVERED = "not covered by snapshots"
+MAYBE_OLDER = "ignored before the run, so it may be older"
 
 
 class UndoResult(NamedTuple):
@@ -93,7 +95,7 @@ class _Undo:
         created = [change.path for change in changes if change.before is None]
         asked = self._git.run("check-ignore", "-z", "--stdin", "--no-index", stdin=nul(created), check=False)
         ignored = set(records(asked.stdout))
-        self.kept.update((path, "ignored before the run, so it may be older") for path in ignored)
+        self.kept.update((path, MAYBE_OLDER) for path in ignored)
         return [change for change in changes if change.path not in ignored]
 
     def _look(self, path: str) -> Entry | str | None:

@@ -103,7 +103,7 @@ def test_the_whole_prompt(workspace: Workspace, snapshots: Snapshots) -> None:
     readable = prompt.replace(instructions(False), "(how to work and report, of verdict_report)")
     for id_, name in ((first.id, "FIRST"), (task.id, "TASK"), (failed.id, "RUN")):
         readable = readable.replace(id_, name)
-    readable = re.sub(r"index 0+\.\.[0-9a-f]{40}", "index 0..1", readable)
+    readable = re.sub(r"index 0+\.\.[0-9a-f]{7,40}", "index 0..1", readable)
     assert readable == GOLDEN.read_text(encoding="utf-8")
 
 

@@ -201,3 +201,8 @@ def prompt_text(stdin: bytes | None) -> str:
     """The prompt in the message an engine got on stdin."""
     message = json.loads(stdin or b"{}")
     return "".join(block["text"] for block in message["message"]["content"])
+
+
+def safety_of(undone: str) -> str:
+    """The snapshot that `cf work undo` says it took first."""
+    return undone.split("--source=")[1].split()[0]

@@ -10,7 +10,7 @@ import pytest
 
 from codeframe.core.leftovers import snapshots_of, unaccepted
 from codeframe.core.models import Task
-from tests.hostile.stage import COMMITTED, WAIT_S, Stage, prompt_text
+from tests.hostile.stage import COMMITTED, WAIT_S, Stage, prompt_text, safety_of
 from tests.kit.claude_runs import api_failed, interruptible, said, session, unknown_session, verdict, wrote
 from tests.kit.repos import git
 from tests.kit.scenario import Invocation, call, die, hang, touch
@@ -222,7 +222,7 @@ def test_undo_takes_back_the_engines_work_and_nothing_else(stage: Stage, end: st
         "M  staged.txt", " M unstaged.txt", "?? untracked.txt"
     ]  # fmt: skip
     # What was undone is still in a ref, and the tree is free for the next task.
-    assert git(stage.repo, "show", f"{undone.stdout.split()[-1]}:new/work.py") + "\n" == WORK
+    assert git(stage.repo, "show", f"{safety_of(undone.stdout)}:new/work.py") + "\n" == WORK
     assert unaccepted(stage.workspace, snapshots_of(stage.workspace)) is None
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.hostile.stage import COMMITTED, Stage
+from tests.hostile.stage import COMMITTED, Stage, safety_of
 from tests.kit.claude_runs import ran, session, verdict, wrote
 from tests.kit.repos import commit, git, make_repo, write
 from tests.kit.scenario import call, touch, wait_for
@@ -112,7 +112,7 @@ def test_what_a_person_does_while_the_engine_works_stays(stage: Stage) -> None:
     assert stage.read("README.md") == "edited meanwhile\n"
     assert git(stage.repo, "show", ":notes.txt") == "meanwhile"
     # Undo cannot tell the two apart; what it takes back is in the snapshot it took first.
-    safety = stage.cf("work", "undo", task.id).stdout.split()[-1]
+    safety = safety_of(stage.cf("work", "undo", task.id).stdout)
     assert git(stage.repo, "show", f"{safety}:README.md") == "edited meanwhile"
     assert git(stage.repo, "show", f"{safety}:notes.txt") == "meanwhile"
     stage.check_persons_work()

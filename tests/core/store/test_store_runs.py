@@ -61,7 +61,7 @@ def test_a_second_claim_says_who_was_first(store: Store, task: Task) -> None:
         claim(store, task, expect=tuple(S))
     assert run.id in caught.value.problem
     assert "cf work status" in caught.value.hint
-    assert f"cf work stop {task.id}" in caught.value.hint
+    assert f"cf work stop {task.id[:8]}" in caught.value.hint
     assert store.runs.list() == [run]
 
 

@@ -213,11 +213,11 @@ def test_in_progress_is_entered_and_left_only_with_a_run(store: Store) -> None:
     task = store.tasks.add("a")
     with pytest.raises(CodeFrameError) as caught:
         store.tasks.set_status(task.id, S.IN_PROGRESS)
-    assert caught.value.hint == f"Type: cf work start {task.id} --execute"
+    assert caught.value.hint == f"Type: cf work start {task.id[:8]} --execute"
     store.runs.claim(task.id, engine="codex")
     with pytest.raises(CodeFrameError) as caught:
         store.tasks.set_status(task.id, S.READY)
-    assert f"cf work stop {task.id}" in caught.value.hint
+    assert f"cf work stop {task.id[:8]}" in caught.value.hint
     for frm, to in ((S.IN_PROGRESS, S.READY), (S.READY, S.IN_PROGRESS)):
         with pytest.raises(CodeFrameError):
             store.tasks.set_all_status(frm, to)
