@@ -6,13 +6,11 @@ import os
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from codeframe.core.agent_adapter import AgentAdapter
 from codeframe.core.config import CONFIG_DIR, front_matter, load_environment_config
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
+from codeframe.core.entry_points import EntryPoint, entry_points
 
 DEFAULT_ENGINE = "built-in"
 TYPED_WHY, DEFAULT_WHY = "--engine", "the default"
@@ -117,10 +115,8 @@ class EngineRegistry:
     @classmethod
     def _offers(cls) -> dict[str, EntryPoint]:
         if cls._offered is None:
-            from importlib.metadata import entry_points
-
             offered: dict[str, EntryPoint] = {}
-            for point in entry_points(group=ENTRY_POINT_GROUP):
+            for point in entry_points(ENTRY_POINT_GROUP):
                 first = offered.setdefault(point.name, point)
                 if first.value != point.value:  # the same value twice is one package seen on two paths
                     cls._problems[f"{point.name} ({point.value})"] = f"{first.value} has the same name"
