@@ -7,12 +7,15 @@ import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from codeframe.core.config import CONFIG_DIR, ensure_config_dir
 from codeframe.core.errors import CodeFrameError, UsageError
 from codeframe.core.git import Git, Repo, discover
 from codeframe.core.lease import Lease
-from codeframe.core.store import Store
+
+if TYPE_CHECKING:
+    from codeframe.core.store import Store
 
 _REGISTER_WAIT_S = 10.0
 
@@ -36,6 +39,8 @@ class Workspace:
     @cached_property
     def store(self) -> Store:
         """The database, opened on first use."""
+        from codeframe.core.store import Store
+
         return Store(self.state_dir / "state.db")
 
     @property
