@@ -25,7 +25,7 @@ from tests.kit.repos import make_repo
 from tests.kit.waiting import wait_until
 
 KEY = "sk-ant-a-key-4711-0815"
-RUN = "run-built-in"
+RUN = f"run-built-in-{os.getpid()}"  # other workers run the same tests at the same time
 WRITE = tool("create_file", {"path": "made.txt", "content": "hello\n"})
 
 
