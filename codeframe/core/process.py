@@ -27,6 +27,7 @@ from codeframe.core.process_sweep import (
     end_marked,
     end_processes,
     find_marked,
+    has_no_orphans,
     reap,
     reap_adopted,
     session_members,
@@ -203,7 +204,8 @@ class _Child:
 
     def end_family(self) -> None:
         """End every process that belongs to this one, itself included, and collect the statuses."""
-        ended = end_processes(self._remaining, grace_s=_SWEEP_GRACE_S)
+        certain = self._ended is not None and has_no_orphans(self.process.pid)
+        ended = end_processes(self._remaining, grace_s=_SWEEP_GRACE_S, clean=1 if certain else 2)
         self.survivors = tuple(ended.values())
         self._signal(os.killpg, signal.SIGKILL)  # at once for all of it: what forks faster than a scan
         try:

@@ -10,6 +10,7 @@ that forks and exits faster than a scan of all processes, outside the engine's p
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import signal
@@ -30,6 +31,7 @@ _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _KILL_S = 5.0  # how long the kill rounds go on before giving up on what cannot be killed
 _SAME_START_S = 2.0  # a start time is told relative to the wall clock, which may be adjusted
 _reaping = threading.Lock()
+_subreaper = False  # whether this process became one
 
 
 @functools.cache
@@ -39,9 +41,26 @@ def become_subreaper() -> None:
         return
     import ctypes
 
+    global _subreaper
     prctl = ctypes.CDLL(None).prctl
     prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
-    prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    _subreaper = prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+
+
+def has_no_orphans(pid: int) -> bool:
+    """Whether it is certain that nothing which descends from `pid` lives on.
+
+    `pid` is a child of this process that led its own session, has ended and was not waited for. As what it
+    left is adopted by a subreaper, all that counts is whether there are other children, apart from those
+    in this process's own session. Linux only.
+    """
+    if not _subreaper:
+        return False
+    try:
+        children = _children()
+    except OSError:
+        return False
+    return all(child == pid or _state_and_session(child)[1] == os.getsid(0) for child in children)
 
 
 def find_marked(marker: str, *, prefix: bool = False) -> list[psutil.Process]:
@@ -86,12 +105,12 @@ def end_marked(marker: str, *, prefix: bool = False, grace_s: float = 1.0) -> li
 
 
 def end_processes(
-    find: Callable[[], Iterable[psutil.Process]], *, grace_s: float
+    find: Callable[[], Iterable[psutil.Process]], *, grace_s: float, clean: int = 2
 ) -> dict[psutil.Process, str]:
     """End what `find` finds and all below it, until it finds nothing twice; each -> its description.
 
-    Below it, so that what dropped the marker goes with its parents. Twice, because a process that
-    forks and exits can slip through one scan. Never the calling process. Bounded: gives up
+    Below it, so that what dropped the marker goes with its parents. Twice (`clean`), because a process
+    that forks and exits can slip through one scan. Never the calling process. Bounded: gives up
     `_KILL_S` seconds after the grace on what cannot be killed; the description says so then.
     """
     seen: dict[psutil.Process, str] = {}
@@ -99,7 +118,7 @@ def end_processes(
     polite_until = time.monotonic() + grace_s
     give_up = polite_until + _KILL_S
     clean_scans = 0
-    while clean_scans < 2 and time.monotonic() < give_up:
+    while clean_scans < clean and time.monotonic() < give_up:
         for root in find():
             if root in seen or not is_alive(root):
                 continue
@@ -203,7 +222,10 @@ def reap_adopted() -> None:
     if not _LINUX:
         return
     own_session = os.getsid(0)
-    with _reaping:  # two reapers could meet on a pid that has changed hands between them
+    with (
+        _reaping,
+        contextlib.suppress(OSError),
+    ):  # two could meet on a pid that has changed hands between them
         for pid in _children():
             state, session = _state_and_session(pid)
             if state == "Z" and session not in (own_session, pid):
@@ -280,12 +302,12 @@ def _wait_gone(processes: Iterable[psutil.Process], until: float) -> None:
 
 
 def _children() -> list[int]:
-    """Pids of the children of this process, zombies included (Linux with CONFIG_PROC_CHILDREN)."""
-    try:
-        lists = [Path(f"/proc/self/task/{task}/children") for task in os.listdir("/proc/self/task")]
-        return [int(pid) for path in lists for pid in path.read_text().split()]
-    except OSError:  # no such file, or a thread that ended meanwhile: the next call will do
-        return []
+    """Pids of the children of this process, zombies included (Linux with CONFIG_PROC_CHILDREN).
+
+    OSError where there is no such file, or when a thread ended meanwhile: the next call will do.
+    """
+    lists = [Path(f"/proc/self/task/{task}/children") for task in os.listdir("/proc/self/task")]
+    return [int(pid) for path in lists for pid in path.read_text().split()]
 
 
 def _state_and_session(pid: int) -> tuple[str, int]:

@@ -64,8 +64,10 @@ class Workspace:
 
     @property
     def tree_key(self) -> str:
-        """12 hex characters that name this working tree among the repository's, wherever that is moved."""
-        import hashlib  # it loads OpenSSL, and few commands lock a tree
+        """Names this working tree among the repository's, wherever that is moved: "main" or 12 hex characters."""
+        if self.repo.git_dir == self.repo.common_dir:
+            return "main"
+        import hashlib  # it loads OpenSSL, which takes longer than all else that names a tree
 
         inside = os.path.relpath(self.repo.git_dir, self.repo.common_dir)
         return hashlib.sha256(os.fsencode(inside)).hexdigest()[:12]

@@ -227,6 +227,32 @@ def test_orphans_come_to_the_subreaper_and_their_zombies_go(tmp_path: Path) -> N
     assert done.stdout == "True\nFalse 7 8\n", done.stderr
 
 
+@linux
+@pytest.mark.parametrize(
+    ("script", "certain"),
+    [
+        ("true", True),
+        ("sleep 0 & wait", True),
+        ("sleep 300 >/dev/null &", False),
+        ("env -i setsid sleep 300 >/dev/null &", False),
+    ],
+)
+def test_that_nothing_was_left_is_certain_only_when_nothing_was(script: str, certain: bool) -> None:
+    code = f"""
+import os, subprocess
+from codeframe.core.process_sweep import become_subreaper, descendants, has_no_orphans
+become_subreaper()
+ours = subprocess.Popen(["sleep", "300"])
+engine = subprocess.Popen(["sh", "-c", {script!r}], start_new_session=True)
+os.waitid(os.P_PID, engine.pid, os.WEXITED | os.WNOWAIT)
+print(has_no_orphans(engine.pid))
+for process in descendants(os.getpid()):
+    process.kill()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == str(certain), done.stderr
+
+
 def test_reaping_and_subreaping_are_harmless_anywhere() -> None:
     child = subprocess.Popen(["sh", "-c", "exit 9"])
     become_subreaper()

@@ -127,7 +127,7 @@ def test_linked_worktrees_share_the_state_and_have_keys_of_their_own(project: Pa
     assert linked.locks_dir == workspace.locks_dir
     assert linked.store.tasks.list() == [task]
     assert not linked.config_dir.exists()
-    assert linked.tree_key != workspace.tree_key
+    assert (workspace.tree_key, len(linked.tree_key)) == ("main", 12)
     assert init_workspace(tmp_path / "linked/packages") == (linked, False)
 
 
@@ -155,7 +155,7 @@ def test_paths_follow_from_the_id(project: Path) -> None:
     assert workspace.run_dir("abc") == workspace.state_dir / "runs/abc"
     assert workspace.store is workspace.store
     assert workspace.store.path == workspace.state_dir / "state.db"
-    assert len(workspace.tree_key) == 12
+    assert workspace.tree_key == "main"
 
 
 def test_without_a_commit_it_works_as_well(git_home: Path, tmp_path: Path) -> None:
