@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
+import threading
+from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.hostile.stage import Outcome, Stage
@@ -21,19 +22,42 @@ MOST = 200 * MB
 def start_measured(stage: Stage, *noise: Step) -> tuple[Outcome, int]:
     """A run whose engine makes `noise`; with it the largest resident size, in bytes, that cf ever had.
 
-    wait4 tells of the process and of what it waited for; the fake engine and git are far smaller.
+    From the kernel's own high-water mark, read while cf lives. `wait4` would not do: its `ru_maxrss`
+    begins with the size of the process that forked, and a test worker may be the larger one.
     """
     stage.engine.calls(call(session(wrote("work.py", "x = 1\n"), *noise, verdict("done"))))
     task = stage.task()
     process = stage.begin(task)
     assert process.stdout is not None
     assert process.stderr is not None
+    peak = 0
+    ended = threading.Event()
+
+    def watch() -> None:
+        nonlocal peak
+        while not ended.wait(0.02):
+            peak = max(peak, high_water(process.pid))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
     told = process.stderr.read()  # ends with cf: its lines are few, stdout's fit the pipe
+    ended.set()
+    watcher.join()
     out = process.stdout.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    outcome = stage.outcome(task, Completed(process.returncode, out, told))
-    return outcome, usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    outcome = stage.outcome(task, Completed(process.wait(), out, told))
+    assert peak > 10 * MB, "the watcher saw nothing"
+    return outcome, peak
+
+
+def high_water(pid: int) -> int:
+    """The largest resident size of a process so far, in bytes; on a system without /proc its size now."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+        return int(status.split("VmHWM:")[1].split()[0]) * 1024
+    except FileNotFoundError:
+        return psutil.Process(pid).memory_info().rss if psutil.pid_exists(pid) else 0
+    except (IndexError, ProcessLookupError):
+        return 0  # it is ending
 
 
 @pytest.mark.parametrize(
