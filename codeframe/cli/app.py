@@ -48,8 +48,8 @@ class RootGroup(Group):
 
 @cache
 def _command(name: str) -> Any:
-    """Made once, though asked for twice: `work` with all its options takes 15 ms."""
-    command = typer.main.get_command(importlib.import_module(COMMANDS[name]).app)
+    """The same one however often it is asked for."""
+    command = importlib.import_module(COMMANDS[name]).app.made()
     command.name = name
     return command
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
-from typer.models import Default
+from typer.main import get_command, get_command_from_info, get_command_name, get_group
+from typer.models import CommandInfo, Default
 
 from codeframe.cli.output import note
 from codeframe.core.errors import EXIT_USAGE, UsageError
@@ -48,7 +49,24 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """A group that shows its help on stderr when no command follows, and knows the nearest one to a typo."""
+    """A group that shows its help on stderr when no command follows, and knows the nearest one to a typo.
+
+    `declared` are commands by name, each made when it is asked for: those of `work`, with all their options,
+    take 15 ms together.
+    """
+
+    declared: Mapping[str, CommandInfo] = {}
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*self.declared]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in self.declared and cmd_name not in self.commands:
+            info = self.declared[cmd_name]
+            self.commands[cmd_name] = get_command_from_info(
+                info, pretty_exceptions_short=False, rich_markup_mode=None
+            )
+        return super().get_command(ctx, cmd_name)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not args and not ctx.resilient_parsing:
@@ -82,6 +100,21 @@ class Commands(typer.Typer):
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[..., Any]:
         return super().command(name, **{"cls": Command, **settings})
+
+    def made(self) -> Any:
+        """The click command, where one is declared, or the group that makes each of them when it is used."""
+        declared = self.registered_commands
+        if len(declared) == 1:
+            return get_command(self)
+        self.registered_commands = []
+        group: Any = get_group(self)
+        self.registered_commands = declared
+        group.declared = {_name(info): info for info in declared}
+        return group
+
+
+def _name(command: CommandInfo) -> str:
+    return command.name or get_command_name(getattr(command.callback, "__name__", ""))
 
 
 def in_words(error: Any, root_options: tuple[str, ...]) -> tuple[str, str]:
