@@ -76,12 +76,13 @@ def columns(rows: Iterable[Sequence[str]], header: Sequence[str] | None = None) 
 
     widths = [max(_width(row[i]) for row in table) for i in range(len(table[0]) - 1)]
     room = max(shutil.get_terminal_size().columns - sum(widths) - 2 * len(widths), _NARROWEST)
+    on_terminal = sys.stdout.isatty()  # asked once: there may be many rows
     for row in table:
         cells = [
-            _painted(c, STATUS_COLOURS.get(c, "")) + " " * (w - _width(c))
+            (_painted(c, STATUS_COLOURS.get(c, "")) if on_terminal else c) + " " * (w - _width(c))
             for c, w in zip(row[:-1], widths, strict=True)
         ]
-        last = _cut(row[-1], room) if sys.stdout.isatty() else row[-1]
+        last = _cut(row[-1], room) if on_terminal else row[-1]
         print("  ".join([*cells, last]).rstrip())
 
 
