@@ -37,11 +37,12 @@ def entry_points(group: str) -> Iterator[EntryPoint]:
         except OSError:
             continue
         for name in names:
-            stem, suffix = os.path.splitext(name)
-            package = stem.partition("-")[0].lower().replace(".", "_")
-            if suffix in (".dist-info", ".egg-info") and package not in seen:
+            if not name.endswith((".dist-info", ".egg-info")):
+                continue
+            package = name.rpartition(".")[0].partition("-")[0].lower().replace(".", "_")
+            if package not in seen:
                 seen.add(package)
-                yield from _read(os.path.join(folder, name, "entry_points.txt"), group)
+                yield from _read(f"{folder or os.curdir}/{name}/entry_points.txt", group)
 
 
 def _read(file: str, group: str) -> Iterator[EntryPoint]:
