@@ -237,7 +237,7 @@ class VerificationWrapper:
                     self._say(
                         f"{failed.value}: trying again in {wait:.0f} s ({transient} of {MAX_TRANSIENT_RETRIES})."
                     )
-                    if self._cancel.wait(wait):
+                    if self._cancelled_within(wait):
                         return self._cancelled(result), end
                     prompt, reason = (
                         self._again(p, followups.after_interruption(failed)),
@@ -245,6 +245,13 @@ class VerificationWrapper:
                     )
                     continue
             return result, end
+
+    def _cancelled_within(self, seconds: float) -> bool:
+        """Wait, unless cancelled. Not by `Event.wait`: it holds the lock that a signal handler's `set` wants."""
+        until = time.monotonic() + seconds
+        while not self._cancel.is_set() and (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, 0.1))
+        return self._cancel.is_set()
 
     def _launch(
         self, p: _Progress, workspace: Path, prompt: str, reason: str
