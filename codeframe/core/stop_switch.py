@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -78,3 +79,11 @@ class StopSwitch:
         finally:
             done.set()
             thread.join(timeout=5)
+
+
+def set_within(event: threading.Event, seconds: float) -> bool:
+    """Whether `event` is set by then. Not `Event.wait`: that holds the lock which `set` in a signal handler wants."""
+    until = time.monotonic() + seconds
+    while not event.is_set() and (left := until - time.monotonic()) > 0:
+        time.sleep(min(left, 0.1))
+    return event.is_set()

@@ -86,14 +86,20 @@ exec '{real}' "$@"
     return folder / "held"
 
 
-@pytest.mark.parametrize(("number", "work"), [(1, False), (2, True)], ids=["base", "end"])
-def test_after_kill_9_in_the_middle_of_a_snapshot(stage: Stage, number: int, work: bool) -> None:
+# Without gates the base snapshot is also the first start.
+@pytest.mark.parametrize(
+    ("number", "gates", "work"),
+    [(1, False, False), (2, True, False), (2, False, True)],
+    ids=["base", "start", "end"],
+)
+def test_after_kill_9_in_the_middle_of_a_snapshot(stage: Stage, number: int, gates: bool, work: bool) -> None:
+    stage.gate("true")
     held = slow_git(stage, number)
     stage.engine.calls(
         call(session(wrote("work.py", WORK), verdict("done"))),
     )
     task = stage.task()
-    process = stage.begin(task)
+    process = start_cf(*stage.start_args(task, gates=gates), cwd=stage.repo, env=stage.env)
     wait_until(held.exists)
     os.kill(process.pid, signal.SIGKILL)
     (held.parent / "go").touch()

@@ -30,6 +30,7 @@ from codeframe.core.blocker_detection import question_in_prose
 from codeframe.core.models import ErrorClass, TokenUsage
 from codeframe.core.redaction import Redactor
 from codeframe.core.snapshots import FileChange, Snapshot, Snapshots
+from codeframe.core.stop_switch import set_within
 
 if TYPE_CHECKING:
     from codeframe.core.gates import GateReport, GateResult, GateSuite
@@ -61,7 +62,6 @@ class _Progress:
     round: int = 0
     first_start: Snapshot | None = None
     last_end: str | None = None
-    question: str | None = None
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -237,7 +237,7 @@ class VerificationWrapper:
                     self._say(
                         f"{failed.value}: trying again in {wait:.0f} s ({transient} of {MAX_TRANSIENT_RETRIES})."
                     )
-                    if self._cancel.wait(wait):
+                    if set_within(self._cancel, wait):
                         return self._cancelled(result), end
                     prompt, reason = (
                         self._again(p, followups.after_interruption(failed)),
