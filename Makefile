@@ -13,6 +13,9 @@ $(STAMP): pyproject.toml constraints.txt
 
 install: $(STAMP) ## make .venv with CodeFrame and its tools
 
+demo: $(STAMP) ## see the whole thing work, offline, with a scripted model
+	@.venv/bin/cf demo
+
 test: $(STAMP) ## fast tests, offline, no engine needed
 	@$(PY) -m pytest -n auto --dist worksteal -m 'not engine and not slow' tests
 
@@ -37,4 +40,4 @@ bench: $(STAMP) ## measure cold starts and what a run costs beside its engine
 clean: ## remove what make made
 	@rm -rf .venv .engines .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help install test test-engines test-real lint bench clean
+.PHONY: help install demo test test-engines test-real lint bench clean

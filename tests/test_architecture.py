@@ -20,10 +20,15 @@ ADAPTERS = {
 }
 
 
+DATA = {("demo", "project"), ("demo", "answers")}  # folders of files that are copied, never imported
+
+
 def modules() -> dict[str, Path]:
     found = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
+        if parts[1:3] in DATA:
+            continue
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         found[name] = path
     return found

@@ -27,6 +27,7 @@ COMMANDS = {
     "engines": "codeframe.cli.engines_commands",
     "gates": "codeframe.cli.gates_commands",
     "config": "codeframe.cli.config_commands",
+    "demo": "codeframe.cli.demo_command",
 }
 ROOT_OPTIONS = ("-C", "--debug", "--version")
 SIGPIPE_STATUS = 141  # what a shell reports of a program that the signal ended

@@ -18,10 +18,10 @@ from typing import ClassVar
 import psutil
 import pytest
 
+from codeframe.demo.messages_server import ScriptedAnthropic, refused_url
+from codeframe.demo.model_script import error
 from tests.engines.stage import PATIENCE_S, Engine, Stage, ended, engine_processes, is_gone, staged
-from tests.kit.anthropic_server import ScriptedAnthropic, refused_url
 from tests.kit.engines import Completed
-from tests.kit.model_script import error
 from tests.kit.repos import write
 
 UNGATED = "--no-gates"

@@ -16,9 +16,9 @@ from typing import Any, Protocol
 
 import psutil
 
-from tests.kit.anthropic_server import Request, ScriptedAnthropic
+from codeframe.demo.messages_server import Request, ScriptedAnthropic
+from codeframe.demo.model_script import Block
 from tests.kit.engines import Completed, run_cf, start_cf
-from tests.kit.model_script import Block
 from tests.kit.repos import git, make_repo
 from tests.kit.waiting import wait_until
 

@@ -14,9 +14,9 @@ import pytest
 from codeframe.core.adapters.claude_code import ClaudeCodeAdapter
 from codeframe.core.agent_adapter import AgentContext, AgentResult, AgentResultStatus
 from codeframe.core.models import ErrorClass
-from tests.kit.anthropic_server import ScriptedAnthropic
+from codeframe.demo.messages_server import ScriptedAnthropic
+from codeframe.demo.model_script import text, tool, verdict
 from tests.kit.engines import scripted_env
-from tests.kit.model_script import text, tool, verdict
 from tests.kit.repos import make_repo
 
 pytestmark = pytest.mark.engine

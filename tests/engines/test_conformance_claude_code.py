@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from codeframe.demo.model_script import Block, tool, verdict
 from tests.engines.conformance import Conformance
 from tests.kit.engines import pinned, scripted_env
-from tests.kit.model_script import Block, tool, verdict
 
 pytestmark = pytest.mark.engine
 

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.anthropic_server import ScriptedAnthropic
+from codeframe.demo.messages_server import ScriptedAnthropic
+from codeframe.demo.model_script import Block, tool, verdict
 from tests.kit.engines import Completed, run_cf, scripted_env
-from tests.kit.model_script import Block, tool, verdict
 from tests.kit.repos import commit, git, make_repo, write
 
 pytestmark = pytest.mark.slow

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from tests.kit.anthropic_server import Request, ScriptedAnthropic, refused_url
+from codeframe.demo.messages_server import Request, ScriptedAnthropic, refused_url
+from codeframe.demo.model_script import Scenario, error, text, tool, turn, verdict
 from tests.kit.engines import scripted_env
-from tests.kit.model_script import Scenario, error, text, tool, turn, verdict
 from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.engine

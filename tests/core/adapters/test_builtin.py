@@ -19,8 +19,8 @@ from codeframe.core.adapters.transcript import read_transcript
 from codeframe.core.agent_adapter import AgentAdapter, AgentContext, AgentResult, AgentResultStatus
 from codeframe.core.models import ErrorClass
 from codeframe.core.process_sweep import find_marked
-from tests.kit.anthropic_server import MODELS, Request, ScriptedAnthropic, refused_url
-from tests.kit.model_script import error, fenced_verdict, text, tool, turn
+from codeframe.demo.messages_server import MODELS, Request, ScriptedAnthropic, refused_url
+from codeframe.demo.model_script import error, fenced_verdict, text, tool, turn
 from tests.kit.repos import make_repo
 from tests.kit.waiting import wait_until
 

@@ -16,9 +16,9 @@ from codeframe.core.models import Run, RunKind
 from codeframe.core.process_sweep import find_marked
 from codeframe.core.runtime import execute_agent
 from codeframe.core.workspace import init_workspace
-from tests.kit.anthropic_server import ScriptedAnthropic
+from codeframe.demo.messages_server import ScriptedAnthropic
+from codeframe.demo.model_script import error, tool
 from tests.kit.engines import Completed, run_cf
-from tests.kit.model_script import error, tool
 from tests.kit.repos import make_repo, write
 
 CLASS = "codeframe.core.adapters.builtin:BuiltInReactAdapter"

@@ -17,9 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.kit.anthropic_server import ScriptedAnthropic, refused_url
-from tests.kit.engines import ROOT
-from tests.kit.model_script import (
+from codeframe.demo.messages_server import ScriptedAnthropic, refused_url
+from codeframe.demo.model_script import (
     Meter,
     Turn,
     as_turn,
@@ -32,6 +31,7 @@ from tests.kit.model_script import (
     turn,
     verdict,
 )
+from tests.kit.engines import ROOT
 
 TOOLS = [{"name": "Write", "input_schema": {"type": "object"}}]
 MARK = {"cache_control": {"type": "ephemeral"}}
@@ -310,7 +310,13 @@ def test_a_refused_url_refuses():
 
 def test_it_runs_as_a_program_of_its_own(tmp_path: Path):
     (tmp_path / "scenarios.json").write_text(json.dumps({"one": {"prompts": [[verdict("v")]]}}))
-    command = [sys.executable, "-m", "tests.kit.anthropic_server", "--scenario", tmp_path / "scenarios.json"]
+    command = [
+        sys.executable,
+        "-m",
+        "codeframe.demo.messages_server",
+        "--scenario",
+        tmp_path / "scenarios.json",
+    ]
     command += ["--log", tmp_path / "log"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout

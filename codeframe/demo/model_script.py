@@ -22,7 +22,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-Block = dict[str, Any]
+from codeframe.demo.deeds import Block, in_words_of
+
 Turn = dict[str, Any]
 Scenario = Mapping[str, Any]
 
@@ -153,6 +154,8 @@ def due_turn(scenario: Scenario, body: Mapping[str, Any]) -> Turn:
     prompts = branches[0] if branches else scenario["prompts"]
     turns = prompts[min(max(len(where.prompts), 1), len(prompts)) - 1]
     chosen = as_turn(turns[min(where.turn, len(turns) - 1)])
+    if "blocks" in chosen:
+        chosen["blocks"] = [in_words_of(body.get("tools") or (), block) for block in chosen["blocks"]]
     filled: Turn = _fill(chosen, where.cwd)
     return filled
 

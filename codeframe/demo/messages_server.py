@@ -3,7 +3,7 @@
     with ScriptedAnthropic({"work": {"prompts": [[tool("Write", {...}), verdict()]]}}) as server:
         env["ANTHROPIC_BASE_URL"] = server.url("work")
 
-or `python -m tests.kit.anthropic_server --scenario FILE [--port 0] [--log FILE]`, where FILE maps names to
+or `python -m codeframe.demo.messages_server --scenario FILE [--port 0] [--log FILE]`, where FILE maps names to
 scenarios. Scenarios: see `model_script.py`. Served: HEAD, /v1/messages (streamed or not),
 /v1/messages/count_tokens, /v1/models. Each scenario has a base URL of its own.
 """
@@ -18,14 +18,14 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tests.kit.model_script import Block, Meter, Scenario, Turn, due_turn, error, standing, tokens
+from codeframe.demo.model_script import Block, Meter, Scenario, Turn, due_turn, error, standing, tokens
 
 MODELS = ("claude-opus-4-8", "claude-sonnet-4-5")
 DELTA_SIZE = 400  # characters per content_block_delta
@@ -60,13 +60,19 @@ class Request:
 class ScriptedAnthropic:
     """The server, on a free port of 127.0.0.1 from `__enter__` to `__exit__`.
 
-    `scenarios` maps a name to a scenario. `log` is a file that gets one JSON line per request, when its
-    answer is known; keys in headers are left out.
+    `scenarios` maps a name to a scenario, `models` are the ids it says it serves. `log` is a file that gets
+    one JSON line per request, when its answer is known; keys in headers are left out.
     """
 
     def __init__(
-        self, scenarios: Mapping[str, Scenario] | None = None, *, log: Path | None = None, port: int = 0
+        self,
+        scenarios: Mapping[str, Scenario] | None = None,
+        *,
+        log: Path | None = None,
+        port: int = 0,
+        models: Sequence[str] = MODELS,
     ) -> None:
+        self.models = tuple(models)
         self._scenarios = dict(scenarios or {})
         self._log = log
         self._meters: dict[str, Meter] = {}
@@ -130,7 +136,7 @@ class ScriptedAnthropic:
         body = json.loads(raw) if raw else {}
         where = standing(body)
         headers = {key.lower(): value for key, value in handler.headers.items()}
-        session = headers.get("x-claude-code-session-id")
+        session = next((value for key, value in headers.items() if key.endswith("-session-id")), None)
         for key in SECRET_HEADERS:
             if key in headers:
                 headers[key] = f"<{len(headers[key])} characters>"
@@ -231,7 +237,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         with self._noted(b"") as request:
             if request.path == "/v1/models":
-                listed = [{"type": "model", "id": name, "display_name": name} for name in MODELS]
+                listed = [
+                    {"type": "model", "id": name, "display_name": name} for name in self.server.owner.models
+                ]
                 self._json(200, {"data": listed, "has_more": False})
             else:
                 self._error(error(404, "not_found_error", f"no {self.path} here"))

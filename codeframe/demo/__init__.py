@@ -1,0 +1,1 @@
+"""The offline demo: a scripted model on loopback, and the sample project it works on."""

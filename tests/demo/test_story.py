@@ -1,0 +1,60 @@
+"""What `cf demo` is made of; the whole of it is in `tests/engines/test_demo.py`."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from codeframe.demo.deeds import in_words_of, read, report, write
+from codeframe.demo.model_script import due_turn, text
+from codeframe.demo.story import ANSWER, TASKS, scenario
+from tests.kit.engines import run_cf
+
+OURS = [{"name": name} for name in ("read_file", "create_file", "finish")]
+THEIRS = [{"name": name} for name in ("Read", "Write", "Bash", "StructuredOutput")]
+
+
+def test_an_engine_that_is_not_there_is_said_before_anything_is_made(tmp_path: Path) -> None:
+    said = run_cf("demo", "--engine", "claud-code", cwd=tmp_path, env={"TMPDIR": str(tmp_path)})
+    assert said.exit_code == 2
+    assert "claude-code" in said.stderr
+    missing = run_cf("demo", "--engine", "claude-code", cwd=tmp_path, env={"TMPDIR": str(tmp_path)})
+    assert (missing.exit_code, "claude" in missing.stderr) == (5, True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_plot_is_the_same_in_the_words_of_every_engine() -> None:
+    assert in_words_of(OURS, write("a.py", "x"))["input"] == {
+        "path": "a.py",
+        "content": "x",
+        "overwrite": True,
+    }
+    assert in_words_of(THEIRS, write("a.py", "x"))["input"] == {"file_path": "{cwd}/a.py", "content": "x"}
+    assert [in_words_of(tools, read("a.py"))["name"] for tools in (OURS, THEIRS)] == ["read_file", "Read"]
+    names = [in_words_of(tools, report("did it"))["name"] for tools in (OURS, THEIRS)]
+    assert names == ["finish", "StructuredOutput"]
+    assert in_words_of(THEIRS[:3], report("did it"))["text"].startswith("```json\n{")
+    with pytest.raises(LookupError, match="no tool to write a file"):
+        in_words_of([{"name": "shell"}], write("a.py", "x"))
+
+
+def test_each_task_has_its_own_plot_and_the_answer_leads_on() -> None:
+    told = {}
+    for task in TASKS:
+        prompts = [f"Task: {task.title}. Depends on: {', '.join(task.depends_on)}", ANSWER]
+        for count in (1, 2):
+            messages = [{"role": "user", "content": [text(words)]} for words in prompts[:count]]
+            turn = due_turn(scenario(), {"messages": messages, "tools": OURS})
+            told[task.key, count] = turn["blocks"][0]["name"]
+    assert told["discount", 1] == "read_file"
+    assert told["discount", 2] == "create_file"
+
+
+def test_every_answer_is_a_program() -> None:
+    for turns in (prompts for branch in scenario()["match"] for prompts in branch["prompts"]):
+        for turn in turns:
+            for block in turn if isinstance(turn, list) else [turn]:
+                if block.get("deed") == "write":
+                    ast.parse(block["content"])
