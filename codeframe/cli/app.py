@@ -24,6 +24,8 @@ COMMANDS = {
     "prd": "codeframe.cli.prd_commands",
     "work": "codeframe.cli.work_commands",
     "blocker": "codeframe.cli.blocker_commands",
+    "commit": "codeframe.cli.commit_commands",
+    "patch": "codeframe.cli.patch_commands",
     "engines": "codeframe.cli.engines_commands",
     "gates": "codeframe.cli.gates_commands",
     "config": "codeframe.cli.config_commands",

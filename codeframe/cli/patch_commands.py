@@ -1,0 +1,49 @@
+"""`cf patch`: what a task changed, as a file to carry elsewhere."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import typer
+
+from codeframe.cli.grammar import Commands
+from codeframe.cli.here import recovered_workspace
+from codeframe.cli.output import note
+
+app = Commands("Carry what tasks changed elsewhere.")
+
+
+@app.callback()
+def group() -> None:
+    """Carry what tasks changed elsewhere."""
+
+
+@app.command()
+def export(
+    task_id: str = typer.Argument(..., metavar="ID", help="Task, by the beginning of its id."),
+    output: str | None = typer.Option(None, "-o", "--output", metavar="FILE", help="Write it there instead."),
+    force: bool = typer.Option(False, "--force", help="Replace FILE if it is there."),
+) -> None:
+    """Print what a task changed as a patch for `git am`, against HEAD."""
+    from codeframe.core.errors import CodeFrameError, UsageError
+    from codeframe.core.task_patch import patch_of
+
+    workspace = recovered_workspace()
+    patch = patch_of(workspace, workspace.store.tasks.find(task_id))
+    if output is None or output == "-":
+        sys.stdout.flush()
+        sys.stdout.buffer.write(patch)
+        return
+    path = Path(output)
+    if path.exists() and not force:
+        raise UsageError(f"{output} is there already.", "Name another file, or add --force.")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_bytes(patch)
+        temporary.replace(path)
+    except OSError as e:
+        temporary.unlink(missing_ok=True)
+        raise CodeFrameError(f"{output} cannot be written: {e.strerror}.", "Name another file.") from e
+    note(f"Written: {output}. Apply it elsewhere with: git am {output}")

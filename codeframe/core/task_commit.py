@@ -1,0 +1,168 @@
+"""`cf commit create`: a commit of what a task changed, and of nothing else.
+
+The person's own edits, before the task or since, stay as they are: unstaged what is unstaged, staged what
+is staged. Their commit hooks, signing and filters run, as with `git commit`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from codeframe.core.errors import CodeFrameError
+from codeframe.core.git import Git, GitError
+from codeframe.core.leftovers import snapshots_of
+from codeframe.core.models import Run, Task, TaskStatus
+from codeframe.core.raw_git import Entry, rows
+from codeframe.core.run_lock import tree_reserved
+from codeframe.core.task_work import Overlap, Step, TaskWork, index_of_head, put_entries
+from codeframe.core.workspace import Workspace
+
+
+class Committed(NamedTuple):
+    """`commit` is the full id, `paths` what it changed, `subject` its first line."""
+
+    commit: str
+    paths: tuple[str, ...]
+    subject: str
+
+
+def uncommitted(workspace: Workspace) -> list[Task]:
+    """The DONE tasks of which something is not in HEAD yet, the one that ended first first."""
+    done = workspace.store.tasks.list(status=TaskStatus.DONE)
+    found = []
+    for task in sorted(done, key=lambda each: each.updated_at):
+        try:
+            if TaskWork(workspace, task).wanted():
+                found.append(task)
+        except Overlap:
+            found.append(task)
+    return found
+
+
+def commit_task(workspace: Workspace, task: Task, message: str | None = None) -> Committed:
+    """Commit what the task's runs changed and is not in HEAD yet. `message` replaces title and summary.
+
+    Raises CodeFrameError when there is nothing to commit, when a person's edits overlap with the task's, or
+    when git (or a hook of theirs) refuses; the index and HEAD are then as they were.
+    """
+    if task.status not in (TaskStatus.DONE, TaskStatus.MERGED):
+        raise CodeFrameError(
+            f"Task {task.id[:8]} is {task.status.value}, not DONE: its work is not accepted.",
+            f"Type: cf work show {task.id[:8]}",
+        )
+    with tree_reserved(workspace, f"commit of task {task.id[:8]}"):
+        work = TaskWork(workspace, task)
+        if busy := snapshots_of(workspace).operation():
+            raise busy
+        try:
+            wanted = work.wanted()
+        except Overlap as overlap:
+            raise _explained(workspace, task, overlap) from None
+        if not wanted:
+            raise CodeFrameError(
+                f"There is nothing of task {task.id[:8]} to commit"
+                + ("; HEAD holds it already." if work.states else "; it changed nothing."),
+                "Type: git status",
+            )
+        done = _commit(work, wanted, message_of(task, work.runs[-1], message))
+    workspace.store.events.add(
+        "commit", f"{done.commit[:10]} {done.subject}", run_id=work.runs[-1].id, task_id=task.id,
+        metadata={"commit": done.commit},
+    )  # fmt: skip
+    return done
+
+
+def _explained(workspace: Workspace, task: Task, overlap: Overlap) -> CodeFrameError:
+    """Where it is another task's change that has to be committed first, say which."""
+    for other in uncommitted(workspace):
+        if other.id == task.id:
+            break
+        if overlap.path in TaskWork(workspace, other).states:
+            return CodeFrameError(
+                f"{overlap.path} was changed by task {other.id[:8]} before, and that is not committed.",
+                f"Commit that first: cf commit create --task {other.id[:8]}",
+            )
+    return overlap
+
+
+def _commit(work: TaskWork, wanted: Mapping[str, Step], message: str) -> Committed:
+    """Stage it for the person, then commit it from an index of our own.
+
+    Killed in between, the task's change is staged, and nothing else is different.
+    """
+    git = work.git
+    staged = work.staged([*wanted])
+    then = {path: work.also_staged(path, staged[path], *pair) for path, pair in wanted.items()}
+    with index_of_head(work) as index:
+        put_entries(git, {path: (head, new) for path, (head, new) in wanted.items()}, index)
+        put_entries(git, {path: (staged[path], new) for path, new in then.items()})
+        try:
+            _git_commit(git, index, message)
+        except BaseException:
+            now = work.staged([*wanted])
+            put_entries(git, {path: (then[path], staged[path]) for path in wanted if now[path] == then[path]})
+            raise
+    commit = git.text("rev-parse", "HEAD")
+    parent = git.text("rev-parse", "-q", "--verify", "HEAD^", check=False) or None
+    if parent != work.head:
+        git.run("update-ref", "-m", "codeframe: HEAD moved", "HEAD", *filter(None, (parent, commit)))
+        raise CodeFrameError("HEAD moved while the commit was made.", "Type the same again.")
+    _follow_hooks(work, wanted, then, commit)
+    return Committed(commit, tuple(sorted(wanted)), message.split("\n", 1)[0])
+
+
+def _git_commit(git: Git, index: Path, message: str) -> None:
+    """`git commit` as the person would type it: hooks, signing and templates are theirs."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    env |= {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(("GIT_AUTHOR_", "GIT_COMMITTER_"))
+    }
+    env |= {"GIT_INDEX_FILE": str(index), "GIT_EDITOR": "true"}
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", prefix="codeframe-message-") as file:
+        file.write(message)
+        file.flush()
+        argv = ["git", "commit", "-q", "-F", file.name]
+        done = subprocess.run(argv, cwd=git.tree, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if done.returncode:
+        said = done.stdout.decode("utf-8", "replace").strip()
+        if "Please tell me who you are" in said:
+            raise GitError("git does not know who commits.", "Type: git config user.email YOU@EXAMPLE.COM")
+        raise GitError(
+            f"git refused the commit: {said or 'it said nothing'}",
+            "Mend that, or commit by hand; what is staged and HEAD are as they were.",
+        )
+
+
+def _follow_hooks(
+    work: TaskWork,
+    wanted: Mapping[str, Step],
+    then: Mapping[str, Entry | None],
+    commit: str,
+) -> None:
+    """What a hook made of the files is in the commit: the person's index follows where it is as we left it."""
+    listing = work.git.run("diff-tree", "-r", "-z", "--root", "--no-renames", "--no-commit-id", commit).stdout
+    held = dict.fromkeys(wanted, None)
+    committed: dict[str, Entry | None] = dict(held)
+    for meta, path in rows(listing, 2):
+        _, mode, _, oid, _ = meta[1:].split(" ")
+        committed[path] = None if mode == "000000" else Entry(mode, oid)
+    now = work.staged([*committed])
+    steps = {}
+    for path, entry in committed.items():
+        ours, expected = then.get(path), wanted[path][1] if path in wanted else None
+        if path not in wanted or (entry != expected and ours == expected and now[path] == ours):
+            steps[path] = now[path], entry
+    put_entries(work.git, steps)
+
+
+def message_of(task: Task, run: Run, given: str | None) -> str:
+    words = given.strip() if given is not None else f"{task.title}\n\n{run.summary.strip()}".strip()
+    trailers = (("Task", task.id), ("Run", run.id), ("Engine", run.engine))
+    return words + "\n\n" + "".join(f"CodeFrame-{key}: {value}\n" for key, value in trailers)

@@ -1,0 +1,49 @@
+"""`cf patch export`: what a task changed as a patch in git's mail format, for `git am` or `git apply`."""
+
+from __future__ import annotations
+
+from codeframe.core.errors import CodeFrameError
+from codeframe.core.models import Task
+from codeframe.core.task_commit import message_of
+from codeframe.core.task_work import TaskWork, index_of_head, put_entries
+from codeframe.core.workspace import Workspace
+
+# Each against a setting of the person's that would make the patch one that `git am` reads otherwise.
+_FORMAT = (
+    "--stdout", "--binary", "--full-index", "--no-renames", "--src-prefix=a/", "--dst-prefix=b/",
+    "--subject-prefix=PATCH", "--no-numbered", "--no-cover-letter", "--no-attach", "--no-signature",
+    "--no-to", "--no-cc", "--no-add-header",
+)  # fmt: skip
+_NOBODY = {
+    f"GIT_{who}_{what}": value
+    for who in ("AUTHOR", "COMMITTER")
+    for what, value in (("NAME", "codeframe"), ("EMAIL", "codeframe@localhost"))
+}
+
+
+def patch_of(workspace: Workspace, task: Task) -> bytes:
+    """The patch that makes of HEAD what the task's commit would; of a committed task, that commit as it is.
+
+    Nothing is changed. Raises CodeFrameError where the task changed nothing, or something that stands on
+    changes which are not committed.
+    """
+    work = TaskWork(workspace, task)
+    wanted = work.wanted()
+    if wanted:
+        with index_of_head(work) as index:
+            put_entries(work.git, wanted, index)
+            tree = work.git.text("write-tree", env={"GIT_INDEX_FILE": str(index)})
+        parent = ("-p", work.head) if work.head else ()
+        text = message_of(task, work.runs[-1], None).encode()
+        known = work.git.text("config", "user.email", check=False)
+        commits = [work.git.text("commit-tree", tree, *parent, stdin=text, env=None if known else _NOBODY)]
+    else:
+        grep = ("--fixed-strings", f"--grep=CodeFrame-Task: {task.id}")
+        commits = work.git.text("log", "--reverse", "--format=%H", *grep, "HEAD", "--", check=False).split()
+    if not commits:
+        raise CodeFrameError(
+            f"Task {task.id[:8]} changed nothing that is not in HEAD by other ways.",
+            f"Type: cf work show {task.id[:8]}",
+        )
+    patches = [work.git.run("format-patch", "-1", *_FORMAT, commit).stdout for commit in commits]
+    return b"".join(patches)

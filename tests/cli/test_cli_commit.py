@@ -1,0 +1,206 @@
+"""`cf commit create`: only what the task changed; the person's own work, hooks and index are respected."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from codeframe.core.models import Task
+from tests.hostile.stage import STAGED, UNSTAGED, Stage
+from tests.kit.claude_runs import session, verdict, wrote
+from tests.kit.repos import commit, git, write
+from tests.kit.scenario import call, sh
+
+TEN = "".join(f"line {n}\n" for n in range(10))
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage.build(tmp_path, {"ten.txt": TEN})
+
+
+def done(stage: Stage, *steps: object, title: str = "Write the module") -> Task:
+    """A task that is DONE after an engine call of these steps."""
+    stage.engine.calls(call(session(*steps, verdict("made it so"))))
+    task = stage.task(title)
+    stage.start(task).expect(0, "COMPLETED", None, "DONE")
+    return task
+
+
+def committed(stage: Stage) -> list[str]:
+    return committed_in(stage.repo)
+
+
+def committed_in(repo: Path) -> list[str]:
+    return git(repo, "show", "--format=", "--name-only", "--no-renames", "HEAD").split()
+
+
+def hook(stage: Stage, name: str, script: str) -> None:
+    path = stage.repo / ".git" / "hooks" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+def test_only_what_the_task_changed_is_committed_and_staged_stays_staged(stage: Stage) -> None:
+    task = done(stage, wrote("work.py", "x = 1\n"), wrote("README.md", "better\n"))
+    before = git(stage.repo, "rev-parse", "HEAD")
+    said = stage.cf("commit", "create")
+    assert said.exit_code == 0, said
+    assert committed(stage) == ["README.md", "work.py"]
+    assert git(stage.repo, "rev-parse", "HEAD^") == before
+    assert said.stdout.startswith(f"{git(stage.repo, 'rev-parse', 'HEAD')[:10]} Write the module\n")
+    told = git(stage.repo, "log", "-1", "--format=%B")
+    assert told.startswith("Write the module\n\nmade it so\n")
+    assert f"CodeFrame-Task: {task.id}\n" in told
+    assert "CodeFrame-Engine: claude-code" in told
+    assert git(stage.repo, "status", "--porcelain").splitlines() == [
+        "M  staged.txt",
+        " M unstaged.txt",
+        "?? untracked.txt",
+    ]
+    stage.check_persons_work()
+    again = stage.cf("commit", "create", "--task", task.id)
+    assert (again.exit_code, "HEAD holds it already" in again.stderr) == (1, True)
+    assert stage.cf("commit", "create").exit_code == 1
+
+
+def test_a_persons_edits_of_the_same_file_are_not_committed(stage: Stage) -> None:
+    mine = TEN.replace("line 1\n", "line 1, mine\n")
+    write(stage.repo, {"ten.txt": mine})
+    done(stage, sh("sed -i 's/line 8/line 8, the task/' ten.txt"))
+    write(stage.repo, {"ten.txt": stage.read("ten.txt") + "later\n"})
+    assert stage.cf("commit", "create").exit_code == 0
+    assert git(stage.repo, "show", "HEAD:ten.txt") == TEN.replace("line 8", "line 8, the task").strip()
+    assert stage.read("ten.txt") == mine.replace("line 8", "line 8, the task") + "later\n"
+    assert " M ten.txt" in git(stage.repo, "status", "--porcelain").splitlines()
+
+
+def test_what_a_person_staged_in_the_same_file_is_staged_afterwards(stage: Stage) -> None:
+    mine = TEN.replace("line 1\n", "line 1, mine\n")
+    write(stage.repo, {"ten.txt": mine})
+    git(stage.repo, "add", "ten.txt")
+    done(stage, sh("sed -i 's/line 8/line 8, the task/' ten.txt"))
+    assert stage.cf("commit", "create").exit_code == 0
+    assert git(stage.repo, "show", "HEAD:ten.txt") == TEN.replace("line 8", "line 8, the task").strip()
+    assert "+line 1, mine" in git(stage.repo, "diff", "--cached", "ten.txt")
+    assert "line 8" not in git(stage.repo, "diff", "--cached", "-U0", "ten.txt")
+    assert git(stage.repo, "diff", "ten.txt") == ""
+
+
+@pytest.mark.parametrize("staged", [False, True])
+def test_edits_that_overlap_refuse_the_commit_and_change_nothing(stage: Stage, staged: bool) -> None:
+    write(stage.repo, {"ten.txt": TEN.replace("line 8", "line 8, mine")})
+    if staged:
+        git(stage.repo, "add", "ten.txt")
+    task = done(stage, sh("sed -i 's/line 8.*/line 8, the task/' ten.txt"), wrote("work.py", "x = 1\n"))
+    before = git(stage.repo, "rev-parse", "HEAD"), git(stage.repo, "status", "--porcelain")
+    said = stage.cf("commit", "create", "--task", task.id)
+    assert said.exit_code == 1
+    assert "git add -p ten.txt" in said.stderr
+    assert before == (git(stage.repo, "rev-parse", "HEAD"), git(stage.repo, "status", "--porcelain"))
+
+
+def test_a_hook_that_refuses_is_heard_and_leaves_everything_as_it_was(stage: Stage) -> None:
+    hook(stage, "pre-commit", "echo 'no tabs, please' >&2; exit 1")
+    task = done(stage, wrote("work.py", "x = 1\n"))
+    before = git(stage.repo, "rev-parse", "HEAD"), git(stage.repo, "status", "--porcelain")
+    said = stage.cf("commit", "create", "--task", task.id)
+    assert (said.exit_code, "no tabs, please" in said.stderr) == (1, True)
+    assert before == (git(stage.repo, "rev-parse", "HEAD"), git(stage.repo, "status", "--porcelain"))
+
+
+def test_a_hook_that_formats_is_followed(stage: Stage) -> None:
+    hook(stage, "pre-commit", "echo 'x = 2' > work.py; git add work.py")
+    done(stage, wrote("work.py", "x  =  2\n"))
+    assert stage.cf("commit", "create").exit_code == 0
+    assert git(stage.repo, "show", "HEAD:work.py") == "x = 2"
+    assert "work.py" not in git(stage.repo, "status", "--porcelain")
+    stage.check_persons_work()
+
+
+def test_deletions_modes_and_the_first_commit(tmp_path: Path) -> None:
+    stage = Stage.build(tmp_path, clean=True)
+    done(stage, sh("rm README.md; echo hi > run.sh; chmod +x run.sh; ln -s run.sh link"))
+    assert stage.cf("commit", "create", "-m", "Tidy up").exit_code == 0
+    assert git(stage.repo, "status", "--porcelain") == ""
+    assert git(stage.repo, "show", "--format=%s", "--summary", "HEAD").splitlines() == [
+        "Tidy up",
+        "",
+        " delete mode 100644 README.md",
+        " create mode 120000 link",
+        " create mode 100755 run.sh",
+    ]
+    (tmp_path / "new").mkdir()
+    empty = Stage.build(tmp_path / "new", empty=True)
+    done(empty, wrote("work.py", "x = 1\n"))
+    said = empty.cf("commit", "create")
+    assert said.exit_code == 0, said
+    assert committed(empty) == ["work.py"]
+    assert "?? README.md" in git(empty.repo, "status", "--porcelain")
+
+
+def test_line_ends_are_committed_as_git_would(stage: Stage) -> None:
+    commit(stage.repo, "attributes", {".gitattributes": "*.txt text eol=crlf\n"})
+    done(stage, sh("printf 'a\\r\\nb\\r\\n' > new.txt"))
+    assert stage.cf("commit", "create").exit_code == 0
+    assert git(stage.repo, "cat-file", "blob", "HEAD:new.txt") == "a\nb"
+    assert "new.txt" not in git(stage.repo, "status", "--porcelain")
+
+
+def test_two_tasks_become_two_commits(stage: Stage) -> None:
+    first = done(stage, wrote("work.py", "x = 1\n"), title="One")
+    second = done(stage, wrote("work.py", "x = 2\n"), wrote("more.py", "y = 1\n"), title="Two")
+    said = stage.cf("commit", "create")
+    assert (said.exit_code, first.id[:8] in said.stderr, "Two" in said.stderr) == (2, True, True)
+    early = stage.cf("commit", "create", "--task", second.id)
+    assert (early.exit_code, f"--task {first.id[:8]}" in early.stderr) == (1, True)
+    assert stage.cf("commit", "create", "--task", first.id).exit_code == 0
+    assert git(stage.repo, "show", "HEAD:work.py") == "x = 1"
+    assert stage.cf("commit", "create").exit_code == 0
+    assert git(stage.repo, "show", "HEAD:work.py") == "x = 2"
+    assert git(stage.repo, "log", "-2", "--format=%s").split() == ["Two", "One"]
+    assert stage.cf("commit", "create", "--task", first.id).exit_code == 1
+
+
+def test_a_task_that_is_not_done_is_not_committed(stage: Stage) -> None:
+    task = stage.task()
+    said = stage.cf("commit", "create", "--task", task.id)
+    assert (said.exit_code, "is READY, not DONE" in said.stderr) == (1, True)
+    assert (stage.read("staged.txt"), stage.read("unstaged.txt")) == (STAGED, UNSTAGED)
+
+
+def test_a_patch_carries_the_task_to_another_clone(stage: Stage) -> None:
+    for key, value in {"diff.noprefix": "true", "format.coverLetter": "true", "format.attach": "x"}.items():
+        git(stage.repo, "config", key, value)
+    commit(stage.repo, "clean", {})
+    git(stage.repo, "clone", "-q", ".", "../other")
+    other = stage.repo.parent / "other"
+    task = done(stage, wrote("work.py", "x = 1\n"), sh("printf '\\0\\1' > data.bin; rm README.md"))
+    write(stage.repo, {"unstaged.txt": "mine, not the task's\n"})
+    before = git(stage.repo, "status", "--porcelain")
+    patch = stage.cf("patch", "export", task.id).stdout
+    assert git(stage.repo, "status", "--porcelain") == before
+    name = ("-c", "user.name=A Person", "-c", "user.email=person@example.invalid")
+    git(other, *name, "am", "-q", stdin=patch.encode())
+    assert committed_in(other) == ["README.md", "data.bin", "work.py"]
+    assert git(other, "log", "-1", "--format=%s%n%(trailers:key=CodeFrame-Task,valueonly)") == (
+        f"Write the module\n{task.id}"
+    )
+    file = stage.repo.parent / "the.patch"
+    assert stage.cf("patch", "export", task.id, "-o", str(file)).exit_code == 0
+    assert stage.cf("commit", "create").exit_code == 0
+    again = stage.cf("patch", "export", task.id, "-o", str(file))
+    assert (again.exit_code, "--force" in again.stderr) == (2, True)
+    assert stage.cf("patch", "export", task.id, "-o", str(file), "--force").exit_code == 0
+    git(other, "reset", "-q", "--hard", "HEAD^")
+    git(other, *name, "am", "-q", stdin=file.read_bytes())
+    assert committed_in(other) == ["README.md", "data.bin", "work.py"]
+
+
+def test_a_task_that_changed_nothing_has_no_patch(stage: Stage) -> None:
+    task = stage.task()
+    said = stage.cf("patch", "export", task.id)
+    assert (said.exit_code, said.stdout) == (1, "")
