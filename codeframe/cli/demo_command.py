@@ -86,7 +86,7 @@ class _Play:
         self._cf("work", "start", total, "--execute")
         self._cf("work", "why", total)
         self._cf("work", "diff", total)
-        self._commit("Basket.total()")
+        self._cf("commit", "create")
 
         _chapter("The second task meets a question only a person can answer")
         discount = self._ids["discount"]
@@ -94,11 +94,11 @@ class _Play:
         self._cf("blocker", "list")
         self._cf("blocker", "answer", self._open_blocker(), ANSWER)
         self._cf("work", "resume", discount)
-        self._commit("A tenth off from ten pieces on")
+        self._cf("commit", "create")
 
         _chapter("The third is ready now; `work start` finds it")
         self._cf("work", "start", "--execute")
-        self._commit("A slip for the customer")
+        self._cf("commit", "create")
 
         _chapter("What is there now")
         self._cf("tasks", "list")
@@ -140,10 +140,6 @@ class _Play:
 
     def _open_blocker(self) -> str:
         return str(json.loads(self._cf_text("blocker", "list", "--json", shown=False))[0]["id"])[:8]
-
-    def _commit(self, message: str) -> None:
-        self._git("add", "-A")
-        self._git("commit", "-q", "-m", message)
 
     def _git(self, *args: str) -> None:
         self._shown("git", *args)
