@@ -178,6 +178,53 @@ def set_(
 
 
 @app.command()
+def edit(task_id: str = ID, json: bool = JSON) -> None:
+    """Change a task's title and description in your editor.
+
+    The first line is the title; an empty text changes nothing.
+    """
+    from codeframe.cli.editor import edited
+    from codeframe.cli.views import task_json
+
+    store = recovered_workspace().store
+    task = store.tasks.find(task_id)
+    text = edited(f"{task.title}\n\n{task.description}".rstrip() + "\n")
+    title, _, rest = text.strip().partition("\n")
+    if not title or (title, rest.strip()) == (task.title, task.description.strip()):
+        note("Nothing changed.")
+    else:
+        task = store.tasks.update(task.id, title=typed.title(title), description=rest.strip())
+    if json:
+        emit_json(task_json(task))
+    else:
+        say(f"{task.id[:8]}  {task.status.value}  {task.title}")
+
+
+@app.command()
+def depend(
+    task_id: str = ID,
+    others: list[str] = typer.Argument(..., metavar="ON...", help="Tasks that are to be done first."),
+    remove: bool = typer.Option(False, "--remove", help="Let it wait for these no longer."),
+    json: bool = JSON,
+) -> None:
+    """Let a task wait for others. A circle is refused, and shown."""
+    from codeframe.cli.views import task_json
+
+    store = recovered_workspace().store
+    task = store.tasks.find(task_id)
+    first = [store.tasks.find(other).id for other in others]
+    with store.write():  # all of them or none
+        for other in first:
+            step = store.tasks.remove_dependency if remove else store.tasks.add_dependency
+            task = step(task.id, other)
+    if json:
+        emit_json(task_json(task))
+    else:
+        after = ", ".join(f"{d[:8]} “{store.tasks.get(d).title}”" for d in task.depends_on)
+        say(f"{task.id[:8]} waits for {after or 'nothing'}.")
+
+
+@app.command()
 def delete(
     task_id: str = ID,
     force: bool = typer.Option(False, "--force", help="Also with runs, or when other tasks depend on it."),

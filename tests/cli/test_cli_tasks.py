@@ -299,3 +299,45 @@ def test_tasks_are_the_same_from_subfolders_and_linked_worktrees(cf: Cf, tmp_pat
     git(cf.where, "worktree", "add", "-q", str(linked))
     for where in (cf.where / "sub" / "deep", linked):
         assert cf("tasks", "list", "--json", where=where).json()[0]["id"] == task
+
+
+def editor(folder: Path, script: str) -> str:
+    file = folder / "an editor"
+    file.write_text(f"#!/bin/sh\n{script}\n")
+    file.chmod(0o755)
+    return f"'{file}' --wait"
+
+
+def test_edit_takes_title_and_description_from_the_editor(
+    cf: Cf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = cf.add("Old", "--description", "some words")
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("EDITOR", editor(tmp_path, """sed -i 's/Old/New/; s/some/other/' "$2" """))
+    assert "New" in cf("tasks", "edit", task).stdout
+    shown = cf("tasks", "show", task, "--json").json()
+    assert (shown["title"], shown["description"]) == ("New", "other words")
+    before = everything(cf)
+    assert "Nothing changed" in cf("tasks", "edit", task).stderr
+    for script, code in ((': > "$2"', 0), ("exit 3", 1), ("""printf '\\377' > "$2" """, 1)):
+        monkeypatch.setenv("EDITOR", editor(tmp_path, script))
+        cf("tasks", "edit", task, code=code)
+    monkeypatch.setenv("VISUAL", "no-such-editor")
+    refused(cf("tasks", "edit", task, code=1), "no-such-editor")
+    assert everything(cf) == before
+
+
+def test_depend_adds_and_removes_and_refuses_circles_whole(cf: Cf) -> None:
+    first, second, third = cf.add("First"), cf.add("Second"), cf.add("Third")
+    assert "waits for" in cf("tasks", "depend", third, first, second).stdout
+    assert sorted(cf("tasks", "show", third, "--json").json()["depends_on"]) == sorted([first, second])
+    cf("tasks", "depend", second, first)
+    before = everything(cf)
+    refused(cf("tasks", "depend", first, third, code=2), "cycle", "First", "Third")
+    fourth = cf.add("Fourth")
+    before = everything(cf)
+    refused(cf("tasks", "depend", first, fourth, second, code=2), "cycle")
+    refused(cf("tasks", "depend", fourth, fourth, code=2), "cycle")
+    refused(cf("tasks", "depend", fourth, "ffff", code=2))
+    assert everything(cf) == before
+    assert "waits for nothing" in cf("tasks", "depend", third, first, second, "--remove").stdout
