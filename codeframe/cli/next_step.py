@@ -78,10 +78,13 @@ def next_of_all(workspace: Workspace) -> tuple[Task, Step] | None:
 
 def answer_step(blocker: Blocker) -> Step:
     """How to get past a blocker: an answer, or just the next try where the obstacle lies outside."""
+    answer = f'cf blocker answer {blocker.id[:8]} "…"'
+    if blocker.run_id is None:
+        return Step("Answer", answer)
     resume = f"cf work resume {blocker.task_id[:8]}"
     if blocker.kind in (ErrorClass.AUTH.value, ErrorClass.BILLING.value, ErrorClass.QUOTA.value):
         return Step("When that is settled", resume)
-    return Step("Answer", f'cf blocker answer {blocker.id[:8]} "…", then: {resume}')
+    return Step("Answer", f"{answer}, then: {resume}")
 
 
 def _start(store: Store, task: Task) -> Step:

@@ -9,11 +9,11 @@ from codeframe.core.errors import CodeFrameError
 from codeframe.core.models import RunStatus, TaskStatus
 
 TASK_TRANSITIONS: Mapping[TaskStatus, tuple[TaskStatus, ...]] = {
-    TaskStatus.BACKLOG: (TaskStatus.READY,),
-    TaskStatus.READY: (TaskStatus.IN_PROGRESS,),
+    TaskStatus.BACKLOG: (TaskStatus.READY, TaskStatus.BLOCKED),
+    TaskStatus.READY: (TaskStatus.IN_PROGRESS, TaskStatus.BLOCKED),
     TaskStatus.IN_PROGRESS: (TaskStatus.DONE, TaskStatus.FAILED, TaskStatus.BLOCKED, TaskStatus.READY),
     TaskStatus.DONE: (TaskStatus.READY, TaskStatus.MERGED),
-    TaskStatus.FAILED: (TaskStatus.READY,),
+    TaskStatus.FAILED: (TaskStatus.READY, TaskStatus.BLOCKED),
     TaskStatus.BLOCKED: (TaskStatus.READY,),
     TaskStatus.MERGED: (),
 }

@@ -96,7 +96,7 @@ def test_blocker_list(cf: Cf, blocker: str) -> None:
 def test_blocker_answer_then_show_and_list_all(cf: Cf, blocker: str) -> None:
     assert f'cf blocker answer {blocker[:8]} "…"' in cf("blocker", "show", blocker[:5]).stdout
     said = cf("blocker", "answer", blocker[:8], "SQLite").stdout
-    assert re.fullmatch(r"Answered\. Go on with: cf work resume [0-9a-f]{8}\n", said)
+    assert re.fullmatch(r"Answered\. Start it: cf work start [0-9a-f]{8} --execute\n", said)
     assert "Answer: SQLite\n" in cf("blocker", "show", blocker).stdout
     answered = cf("blocker", "answer", blocker, "-", "--json", stdin=b"Postgres\n").json()
     assert (answered["status"], answered["answer"]) == ("ANSWERED", "Postgres\n")
@@ -122,6 +122,28 @@ def test_blocker_errors_change_nothing(cf: Cf, blocker: str) -> None:
 def test_a_resolved_blocker_takes_no_answer(cf: Cf, blocker: str) -> None:
     find_workspace(cf.where).store.blockers.resolve(blocker)
     refused(cf("blocker", "answer", blocker, "x", code=1), "is resolved", "Type: cf blocker list")
+
+
+def test_a_person_holds_a_task_back_until_a_question_is_settled(cf: Cf) -> None:
+    task = cf.add("First")
+
+    def status() -> str:
+        return str(cf("tasks", "show", task, "--json").json()["status"])
+
+    first = cf("blocker", "create", task, "Which colour?", "--json").json()
+    assert (first["run_id"], first["kind"], first["status"]) == (None, "question", "OPEN")
+    second = cf("blocker", "create", task[:8], "-", stdin=b"Which size?\n").stdout[:8]
+    assert status() == "BLOCKED"
+    refused(cf("work", "start", task, "--execute", code=1), "is blocked")
+    cf("blocker", "resolve", second)
+    assert status() == "BLOCKED"
+    cf("blocker", "answer", first["id"], "Blue")
+    assert status() == "READY"
+    assert "Blue" in cf("work", "start", task).stdout  # the prompt
+    refused(cf("blocker", "create", task, " ", code=2), "The question is empty")
+    refused(cf("tasks", "set", task, "status", "BLOCKED", code=1), "cf blocker create")
+    refused(cf("tasks", "set", "--all", "--from", "READY", "status", "BLOCKED", code=1), "cf blocker create")
+    assert status() == "READY"
 
 
 # -- config -----------------------------------------------------------------------------------------

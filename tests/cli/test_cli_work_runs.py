@@ -218,7 +218,7 @@ def test_a_question_is_asked_answered_and_used(cf: Cf, engine: FakeEngine) -> No
     assert "Question: SQLite or\nPostgres?\nNo answer was given." in cf("work", "why", task).stdout
     cf("blocker", "answer", blocker["id"], "SQLite")
     again = cf("blocker", "answer", blocker["id"], "Postgres \x1b[31m!").stdout
-    assert again.startswith("The earlier answer, “SQLite”, is replaced. Go on with: cf work resume ")
+    assert again.startswith("The earlier answer, “SQLite”, is replaced. Go on: cf work resume ")
     assert f"Next: cf work resume {task[:8]}" in cf("status").stdout
     resumed = work(cf, engine, "resume", task, "--json")
     assert resumed.exit_code == 0

@@ -130,9 +130,27 @@ class TaskStore:
                     f"Task {id} is being worked on.", f"Stop that first: cf work stop {id[:8]}"
                 )
             state_machine.check("task", task.status, to, _way_out(task))
+            if to == TaskStatus.BLOCKED:
+                raise CodeFrameError(
+                    f"Task {id} becomes BLOCKED only with what blocks it.",
+                    f'Type: cf blocker create {id[:8]} "what has to be settled first"',
+                )
             _write_status(connection, id, to)
             if task.status == TaskStatus.BLOCKED:
                 connection.execute(f"{_RESOLVE} AND task_id = ?", (id,))
+            return self.get(id)
+
+    def block(self, id: str) -> Task:
+        """Make a task BLOCKED that nobody works on; its blocker comes in the same transaction (`blockers`)."""
+        with self._db.write() as connection:
+            task = self.get(id)
+            if task.status == TaskStatus.IN_PROGRESS:
+                raise CodeFrameError(
+                    f"Task {id} is being worked on.", f"Stop that first: cf work stop {id[:8]}"
+                )
+            if task.status != TaskStatus.BLOCKED:
+                state_machine.check("task", task.status, TaskStatus.BLOCKED, _way_out(task))
+                _write_status(connection, id, TaskStatus.BLOCKED)
             return self.get(id)
 
     def set_all_status(self, frm: TaskStatus, to: TaskStatus) -> int:
@@ -141,6 +159,11 @@ class TaskStore:
             raise CodeFrameError(
                 "Tasks become IN_PROGRESS, and leave it, only one by one.",
                 "See what there is: cf tasks list",
+            )
+        if to == TaskStatus.BLOCKED:
+            raise CodeFrameError(
+                "Tasks become BLOCKED only one by one, with what blocks them.",
+                'Type: cf blocker create ID "what has to be settled first"',
             )
         if frm == to:
             return 0

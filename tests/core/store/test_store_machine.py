@@ -56,13 +56,24 @@ class Machine(RuleBasedStateMachine):
     @rule(task=tasks, to=STATES)
     def set_status(self, task: str, to: TaskStatus) -> None:
         frm = self.status.get(task)
-        by_hand = frm is not None and S.IN_PROGRESS not in (frm, to) and to in TASK_TRANSITIONS[frm]
+        by_hand = frm is not None and frm != S.IN_PROGRESS and to in TASK_TRANSITIONS[frm]
+        by_hand = by_hand and to not in (S.IN_PROGRESS, S.BLOCKED)
         if self.done(frm == to or by_hand, lambda: self.store.tasks.set_status(task, to)):
             self.status[task] = to
 
+    @rule(task=tasks)
+    def block(self, task: str) -> None:
+        frm = self.status.get(task)
+        legal = frm is not None and (
+            frm == S.BLOCKED or (frm != S.IN_PROGRESS and S.BLOCKED in TASK_TRANSITIONS[frm])
+        )
+        if self.done(legal, lambda: self.store.tasks.block(task)):
+            self.status[task] = S.BLOCKED
+
     @rule(frm=STATES, to=STATES)
     def set_all_status(self, frm: TaskStatus, to: TaskStatus) -> None:
-        legal = S.IN_PROGRESS not in (frm, to) and (frm == to or to in TASK_TRANSITIONS[frm])
+        legal = S.IN_PROGRESS not in (frm, to) and to != S.BLOCKED
+        legal = legal and (frm == to or to in TASK_TRANSITIONS[frm])
         if self.done(legal, lambda: self.store.tasks.set_all_status(frm, to)):
             self.status = {task: to if status == frm else status for task, status in self.status.items()}
 
