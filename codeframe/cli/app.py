@@ -26,6 +26,7 @@ COMMANDS = {
     "blocker": "codeframe.cli.blocker_commands",
     "commit": "codeframe.cli.commit_commands",
     "patch": "codeframe.cli.patch_commands",
+    "events": "codeframe.cli.events_command",
     "engines": "codeframe.cli.engines_commands",
     "gates": "codeframe.cli.gates_commands",
     "config": "codeframe.cli.config_commands",

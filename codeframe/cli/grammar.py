@@ -104,7 +104,7 @@ class Commands(typer.Typer):
     def made(self) -> Any:
         """The click command, where one is declared, or the group that makes each of them when it is used."""
         declared = self.registered_commands
-        if len(declared) == 1:
+        if len(declared) == 1 and self.registered_callback is None:
             return get_command(self)
         self.registered_commands = []
         group: Any = get_group(self)

@@ -38,7 +38,7 @@ def next_step(store: Store, task: Task) -> Step | None:
     if task.status is TaskStatus.DONE:
         return Step("See the change", f"cf work diff {short}")
     if task.status is TaskStatus.IN_PROGRESS:
-        return Step("Watch it", "cf work status")
+        return Step("Watch it", f"cf work follow {short}")
     if task.status is TaskStatus.BLOCKED:
         waiting = store.blockers.list(status=BlockerStatus.OPEN, task_id=task.id)
         if waiting:

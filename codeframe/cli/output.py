@@ -27,6 +27,8 @@ STATUS_COLOURS = {
     "DONE": "green", "COMPLETED": "green", "passed": "green", "IN_PROGRESS": "blue", "RUNNING": "blue",
     "BLOCKED": "yellow", "STOPPED": "yellow", "OPEN": "yellow", "FAILED": "red", "TIMEOUT": "red",
 }  # fmt: skip
+# What begins a line about a run: ours, the engine's words, a command, a file, an error; "." for anything else.
+MARKS = {"cf": "=", "output": ">", "command_run": "$", "file_changed": "~", "error": "!"}
 
 
 def clean(text: str, *, lines: bool = False) -> str:

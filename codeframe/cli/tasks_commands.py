@@ -203,7 +203,9 @@ def edit(task_id: str = ID, json: bool = JSON) -> None:
 @app.command()
 def depend(
     task_id: str = ID,
-    others: list[str] = typer.Argument(..., metavar="ON...", help="Tasks that are to be done first."),
+    others: list[str] = typer.Argument(
+        ..., metavar="ON", help="Tasks that are to be done first, one or more."
+    ),
     remove: bool = typer.Option(False, "--remove", help="Let it wait for these no longer."),
     json: bool = JSON,
 ) -> None:

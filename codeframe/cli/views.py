@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from codeframe.core.models import Blocker, Prd, Run, Task, TokenUsage
+
+if TYPE_CHECKING:
+    from codeframe.core.store import Event
 
 
 def task_json(task: Task) -> dict[str, Any]:
@@ -81,3 +84,16 @@ def blocker_json(blocker: Blocker) -> dict[str, Any]:
 def prd_json(prd: Prd) -> dict[str, Any]:
     """Keys: id, title, content, created_at."""
     return {"id": prd.id, "title": prd.title, "content": prd.content, "created_at": prd.created_at}
+
+
+def event_json(event: Event) -> dict[str, Any]:
+    """Keys: seq, type, message, task_id, run_id, metadata, created_at (a string, UTC)."""
+    return {
+        "seq": event.seq,
+        "type": event.type,
+        "message": event.message,
+        "task_id": event.task_id,
+        "run_id": event.run_id,
+        "metadata": dict(event.metadata),
+        "created_at": event.created_at.isoformat().replace("+00:00", "Z"),
+    }

@@ -306,9 +306,9 @@ def _work(workspace: Workspace, planned: Plan, request: Request, *, as_json: boo
     stop = StopSwitch()
     with stop.on_signals():
         run = admit(workspace, planned, request)
-        progress = Progress()
-        progress.begin(planned.task, run)
-        finished = execute_agent(workspace, run, on_event=progress.event, stop=stop)
+        with Progress() as progress:
+            progress.begin(planned.task, run)
+            finished = execute_agent(workspace, run, on_event=progress.event, stop=stop)
         if as_json:
             emit_json(run_json(finished))
         else:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json as jsonlib
 import sys
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from codeframe.cli import typed
 from codeframe.cli.here import recovered_workspace, workspace_here
-from codeframe.cli.output import STATUS_COLOURS, ago, clean, columns, emit_json, note, say, verbatim
+from codeframe.cli.output import MARKS, STATUS_COLOURS, ago, clean, columns, emit_json, note, say, verbatim
 
 if TYPE_CHECKING:
     from codeframe.core.models import Run, Task
@@ -23,7 +26,7 @@ ID = typer.Argument(..., metavar="ID", help="Task, by the beginning of its id.")
 
 def register(app: typer.Typer) -> None:
     """Add the viewing commands to `cf work`."""
-    for command in (status, show, why, diff, logs):
+    for command in (status, show, why, diff, logs, follow):
         app.command(command.__name__)(command)
 
 
@@ -49,7 +52,7 @@ def status(json: bool = JSON) -> None:
             rows.append((task.id[:8], run.engine, run.id[:8], ago(run.started_at), task.title))
         columns(rows, ("task", "engine", "run", "since", "title"))
         for run in running:
-            say(f"What it says: cf work logs {run.task_id[:8]} --limit 20")
+            say(f"Watch it: cf work follow {run.task_id[:8]}")
     else:
         say("Nothing is running.")
     for blocker in blockers:
@@ -144,7 +147,9 @@ def why(task_id: str = ID, run: str | None = RUN, json: bool = JSON) -> None:
         say(f"Note: {line}")
     if chosen.evidence.get("stopped_by"):
         say(f"Stopped by: {chosen.evidence['stopped_by']}")
-    say(f"\nEverything the engine said: cf work logs {task.id[:8]}    kept in {workspace.run_dir(chosen.id)}")
+    say(
+        f"\nEverything the engine said: cf work logs {task.id[:8]} --raw    kept in {workspace.run_dir(chosen.id)}"
+    )
     if step := next_step(workspace.store, task):
         say(str(step))
 
@@ -182,6 +187,9 @@ def diff(
 def logs(
     task_id: str = ID,
     run: str | None = RUN,
+    raw: bool = typer.Option(False, "--raw", help="Every line the engine printed, as it printed it."),
+    tools: bool = typer.Option(False, "--tools", help="Only what it did: commands, files."),
+    text: bool = typer.Option(False, "--text", help="Only what it said."),
     limit: int = typer.Option(
         0,
         "--limit",
@@ -189,23 +197,75 @@ def logs(
         parser=typed.whole_number("--limit", 0),
         help="Only the last N lines; 0 for all.",
     ),
-    json: bool = typer.Option(False, "--json", help="Print each line as a JSON object: t, s, n, line."),
+    json: bool = typer.Option(False, "--json", help="Print each line as a JSON object."),
 ) -> None:
-    """Print every line the engine printed in a run, with its time."""
-    from collections import deque
-    from collections.abc import Iterable
+    """Print what the engine said and did in a run, line by line, with the times (UTC)."""
+    from codeframe.core.errors import UsageError
 
-    from codeframe.core.adapters.transcript import read_transcript
-
+    if raw and (tools or text):
+        raise UsageError("--raw is all there is; it goes with neither --tools nor --text.", "Leave one out.")
     workspace = workspace_here()
     _, chosen = _run_of(workspace, task_id, run)
-    lines: Iterable[dict[str, Any]] = read_transcript(workspace.run_dir(chosen.id) / "transcript.jsonl")
-    for record in deque(lines, maxlen=limit) if limit else lines:
-        when = str(record.get("t", ""))
+    run_dir = workspace.run_dir(chosen.id)
+    records = _raw_lines(run_dir) if raw else _told_lines(run_dir, tools=tools, text=text)
+    for record in deque(records, maxlen=limit) if limit else records:
         if json:
-            print(jsonlib.dumps({**record, "t": when.replace("+00:00", "Z")}))
+            print(jsonlib.dumps(record))
         else:
-            print(f"{when[11:19]} {record.get('s', '')} {clean(str(record.get('line', '')))}")
+            mark = record["s"] if raw else MARKS.get(record["s"], ".")
+            print(f"{record['t'][11:19]} {mark} {clean(record['line'])}")
+
+
+def _raw_lines(run_dir: Path) -> Iterator[dict[str, Any]]:
+    from codeframe.core.adapters.transcript import TRANSCRIPT_NAME, read_transcript
+
+    for record in read_transcript(run_dir / TRANSCRIPT_NAME):
+        when = str(record.get("t", "")).replace("+00:00", "Z")
+        yield {**record, "t": when, "s": str(record.get("s", "")), "line": str(record.get("line", ""))}
+
+
+def _told_lines(run_dir: Path, *, tools: bool, text: bool) -> Iterator[dict[str, Any]]:
+    from codeframe.core.run_log import TEXT, TOOLS, read_log
+
+    wanted = (TOOLS if tools else frozenset()) | (TEXT if text else frozenset())
+    for line in read_log(run_dir):
+        if not wanted or line.kind in wanted:
+            yield {"t": line.when.replace("+00:00", "Z"), "s": line.kind, "line": line.text}
+
+
+def follow(
+    task_id: str | None = typer.Argument(None, metavar="[ID]", help="Task; the one that runs unless given."),
+) -> None:
+    """Watch a run, from any terminal, to its end. Ctrl-C ends the watching, not the run."""
+    from codeframe.core.errors import CodeFrameError
+    from codeframe.core.models import RunStatus
+    from codeframe.core.run_lock import is_alive
+    from codeframe.core.run_log import follow_log
+
+    workspace = recovered_workspace()
+    if task_id is None:
+        running = workspace.store.runs.running()
+        if len(running) != 1:
+            many = ", ".join(run.task_id[:8] for run in running)
+            raise CodeFrameError(
+                f"Several tasks are running: {many}." if running else "Nothing is running.",
+                f"Name one: cf work follow {running[0].task_id[:8]}" if running else "Type: cf work status",
+            )
+        task_id = running[0].task_id
+    task, run = _run_of(workspace, task_id, None)
+    note(f"Task {task.id[:8]} “{task.title}”: run {run.id[:8]} with {run.engine}.")
+
+    def is_over() -> bool:
+        status = workspace.store.runs.get(run.id).status
+        return status is not RunStatus.RUNNING or not is_alive(workspace, run.id)
+
+    for line in follow_log(workspace.run_dir(run.id), is_over):
+        print(f"{line.when[11:19]} {MARKS.get(line.kind, '.')} {clean(line.text)}", flush=True)
+    run = workspace.store.runs.get(run.id)
+    if run.status is RunStatus.RUNNING:
+        raise CodeFrameError("The process that ran it is gone.", "Type: cf work status")
+    say(verdict_line(run), STATUS_COLOURS.get(run.status.value, ""))
+    say(f"The evidence: cf work why {task.id[:8]}")
 
 
 # -- shared with work_commands ---------------------------------------------------------------------

@@ -34,6 +34,7 @@ from codeframe.core.models import (
 )
 from codeframe.core.redaction import Redactor
 from codeframe.core.run_lock import held_by_us, lock_run
+from codeframe.core.run_log import RunLog
 from codeframe.core.run_options import RunOptions
 from codeframe.core.snapshots import Snapshot, Snapshots
 from codeframe.core.stop_switch import StopSwitch
@@ -85,6 +86,7 @@ class _Job:
         self.snapshots: Snapshots = snapshots_of(workspace)
         self.run_dir = workspace.run_dir(run.id)
         self.redactor = Redactor(os.environ)
+        self._log: RunLog | None = None
         self._deadline = time.monotonic() + self.options.timeout_s  # covers gates and all rounds (rule 4.7)
         self.wrapper: VerificationWrapper | None = None
 
@@ -92,6 +94,7 @@ class _Job:
         """pack -> base snapshot -> baseline -> wrapper -> verdict."""
         try:
             self.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._log = RunLog(self.run_dir, self.redactor)
             suite = self._suite()
             adapter: AgentAdapter = EngineRegistry.get(self.engine)
             prompt, context = self._pack(suite, getattr(type(adapter), "capabilities", Capabilities()))
@@ -105,6 +108,9 @@ class _Job:
         except BaseException as e:
             self._give_up(e)
             raise
+        finally:
+            if self._log is not None:
+                self._log.close()
 
     def _left_s(self) -> float:
         return max(0.001, self._deadline - time.monotonic())
@@ -332,6 +338,8 @@ class _Job:
             self._publish(event)
 
     def _publish(self, event: AgentEvent) -> None:
+        if self._log is not None:
+            self._log.add(event)
         coarse = event.type == "error" or event.metadata.get("source") == "codeframe"
         if coarse:  # the transcript has the rest (rule 8.2)
             with contextlib.suppress(CodeFrameError):  # what cannot be told of must not end the run

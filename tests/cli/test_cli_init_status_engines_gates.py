@@ -81,7 +81,7 @@ def test_status_says_what_there_is_and_what_to_type_next(cf: Cf) -> None:
         "BACKLOG  1",
         "READY    2",
         f"Blocked: {first[:8]} Which?",
-        f'  Answer: cf blocker answer {question.id[:8]} "…", then: cf work resume {first[:8]}',
+        f'  Answer: cf blocker answer {question.id[:8]} "…"',
         f"Next: cf work start {first[:8]} --execute    (“First”)",
     ]
     assert cf("status", "--json").json() == {

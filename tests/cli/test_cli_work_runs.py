@@ -113,6 +113,7 @@ def test_the_result_is_on_stdout_and_the_progress_on_stderr(done: Done) -> None:
 
 def test_nothing_that_titles_and_engines_say_acts_on_the_terminal(done: Done, at: Cf) -> None:
     views = [at("work", view, done.task).stdout for view in ("show", "why", "logs")]
+    views.append(at("work", "logs", done.task, "--raw").stdout)
     for words in (done.outcome.stdout, done.outcome.stderr, *views):
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", words)
 
@@ -169,11 +170,11 @@ def test_diff_as_a_summary_and_as_json(done: Done, at: Cf) -> None:
 
 
 def test_logs_are_one_clean_line_each_without_secrets(done: Done, at: Cf) -> None:
-    lines = at("work", "logs", done.task).stdout.splitlines()
+    lines = at("work", "logs", done.task, "--raw").stdout.splitlines()
     assert all(re.match(r"\d\d:\d\d:\d\d (out|err|cf) ", line) for line in lines)
     assert any('"subtype":"init"' in line for line in lines)
     assert any("not JSON [redacted]" in line for line in lines)
-    assert at("work", "logs", done.task, "--limit", "2").stdout.splitlines() == lines[-2:]
+    assert at("work", "logs", done.task, "--raw", "--limit", "2").stdout.splitlines() == lines[-2:]
     refused(
         at("work", "logs", done.task, "--limit", "-1", code=2), "--limit takes a whole number not below 0"
     )
@@ -181,7 +182,7 @@ def test_logs_are_one_clean_line_each_without_secrets(done: Done, at: Cf) -> Non
 
 def test_logs_as_json_lines(done: Done, at: Cf) -> None:
     records: list[dict[str, Any]] = [
-        json.loads(line) for line in at("work", "logs", done.task, "--json").stdout.splitlines()
+        json.loads(line) for line in at("work", "logs", done.task, "--raw", "--json").stdout.splitlines()
     ]
     assert all({"t", "s", "n", "line"} <= set(record) for record in records)
     assert all(UTC.fullmatch(record["t"]) for record in records)
@@ -355,6 +356,6 @@ def test_bytes_of_an_engine_that_are_no_text_are_shown_as_text(cf: Cf, engine: F
     engine.calls(call(session(raw(b"\xff\x00\x1b[2J\x9b1m half\n"), wrote("a.py", "x\n"), verdict("ok"))))
     task = cf.add("Do it")
     assert work(cf, engine, "start", task).exit_code == 0
-    shown = in_shell(f"cf work logs {task}", cwd=cf.where).stdout
+    shown = in_shell(f"cf work logs {task} --raw", cwd=cf.where).stdout
     assert "half" in shown
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", shown)

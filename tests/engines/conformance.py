@@ -126,7 +126,7 @@ class Conformance:
         stage.play([noise, stage.write("made.txt", "x\n"), stage.done()])
         task = stage.task()
         check(stage.start(task, UNGATED), 0)
-        logged = check(stage.cf("work", "logs", task, "--json"), 0).stdout.splitlines()
+        logged = check(stage.cf("work", "logs", task, "--raw", "--json"), 0).stdout.splitlines()
         assert all(isinstance(json.loads(line), dict) for line in logged)
         assert any("/dev/urandom" in line for line in logged)
 

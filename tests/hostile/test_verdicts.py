@@ -262,7 +262,12 @@ def test_what_an_engine_says_cannot_act_on_the_terminal(stage: Stage) -> None:
     task = stage.task(f"A title {evil}")
     outcome = stage.start(task)
     outcome.expect(3, "BLOCKED", None, "BLOCKED")
-    seen = outcome.told + stage.why(task) + stage.cf("work", "logs", task.id).stdout
+    seen = (
+        outcome.told
+        + stage.why(task)
+        + stage.cf("work", "logs", task.id).stdout
+        + stage.cf("work", "logs", task.id, "--raw").stdout
+    )
     assert "right to left" in seen
     assert not set(seen) & set("\x1b\x07\u202e")
 

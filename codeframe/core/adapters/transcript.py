@@ -45,7 +45,7 @@ class TranscriptWriter:
         self._redactor = redactor
         self._round = round_no
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._head, self._older, self._newer = _files(path)
+        self._head, self._older, self._newer = files_of(path)
         self._head_room = max_bytes // 2
         self._tail_room = max_bytes // 4
         self._pending: deque[_Entry] = deque()
@@ -161,7 +161,7 @@ def read_transcript(path: Path) -> Iterator[dict[str, Any]]:
 
     A line cut by a crash is skipped; a transcript that does not exist has no records.
     """
-    for file in _files(path):
+    for file in files_of(path):
         try:
             stream = file.open("rb")
         except FileNotFoundError:
@@ -176,8 +176,8 @@ def read_transcript(path: Path) -> Iterator[dict[str, Any]]:
                     yield record
 
 
-def _files(path: Path) -> tuple[Path, Path, Path]:
-    """Head, older tail, newer tail."""
+def files_of(path: Path) -> tuple[Path, Path, Path]:
+    """The files of a transcript in order: head, older tail, newer tail. Not all of them need be there."""
     return path, path.with_suffix(".tail1.jsonl"), path.with_suffix(".tail2.jsonl")
 
 

@@ -56,19 +56,23 @@ class EventStore:
         task_id: str | None = None,
         after: int = 0,
         limit: int | None = None,
+        newest: int | None = None,
     ) -> list[Event]:
-        """Events with `seq` > `after`, oldest first, of one run or task or of all."""
+        """Events with `seq` > `after`, oldest first, of one run or task or of all: all of them, the first
+        `limit`, or the last `newest`."""
         conditions = ["seq > ?"]
         args: list[Any] = [after]
         for column, value in (("run_id", run_id), ("task_id", task_id)):
             if value is not None:
                 conditions.append(f"{column} = ?")
                 args.append(value)
+        most = newest if newest is not None else limit
         rows = self._db.query(
             "SELECT seq, type, message, run_id, task_id, metadata, created_at FROM events"
-            f" WHERE {' AND '.join(conditions)} ORDER BY seq LIMIT ?",
-            [*args, -1 if limit is None else limit],
+            f" WHERE {' AND '.join(conditions)} ORDER BY seq {'DESC' if newest is not None else ''} LIMIT ?",
+            [*args, -1 if most is None else most],
         )
+        rows = rows[::-1] if newest is not None else rows
         return [
             Event(seq, type, message, run, task, json.loads(metadata), datetime.fromisoformat(created_at))
             for seq, type, message, run, task, metadata, created_at in rows

@@ -112,7 +112,7 @@ def test_a_correction_goes_on_in_the_session_until_the_gates_are_green(setup: Se
     assert "connection to the model failed" in interrupted
     assert "check" in failures
     assert run.usage.cached_input_tokens > run.usage.input_tokens > 0
-    logs = setup.cf("work", "logs", setup.task.id).stdout
+    logs = setup.cf("work", "logs", setup.task.id, "--raw").stdout
     assert "[exit status 1]" in logs  # of the check it ran itself
     assert "fixed it" in logs
 
