@@ -298,12 +298,14 @@ def _work(workspace: Workspace, planned: Plan, request: Request, *, as_json: boo
     """Admit and execute a plan, with progress on stderr and the verdict on stdout; exits with its status."""
     from codeframe.cli.progress import Progress
     from codeframe.cli.views import run_json
+    from codeframe.core import git_watch
     from codeframe.core.admission import admit
     from codeframe.core.runtime import execute_agent
     from codeframe.core.stop_switch import StopSwitch
     from codeframe.core.verdict import exit_status
 
     stop = StopSwitch()
+    stop.on_throw(git_watch.hurry)
     with stop.on_signals():
         run = admit(workspace, planned, request)
         progress = Progress()

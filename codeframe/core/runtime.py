@@ -35,6 +35,7 @@ from codeframe.core.models import (
 from codeframe.core.redaction import Redactor
 from codeframe.core.run_lock import held_by_us, lock_run
 from codeframe.core.run_options import RunOptions
+from codeframe.core.safe_read import read_regular
 from codeframe.core.snapshots import Snapshot, Snapshots
 from codeframe.core.stop_switch import StopSwitch
 from codeframe.core.workspace import Workspace
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 OnEvent = Callable[[AgentEvent], None]
 FEEDBACK_FILE = "feedback.md"
+MAX_FEEDBACK_BYTES = 10_000_000
 
 
 def execute_agent(
@@ -219,8 +221,8 @@ class _Job:
         previous = self.store.runs.get(self.run.previous_run_id)
         feedback = self.workspace.run_dir(previous.id) / FEEDBACK_FILE
         parts = [previous.error or ""]
-        if feedback.is_file():
-            parts.append(feedback.read_text(encoding="utf-8", errors="replace"))
+        with contextlib.suppress(OSError):
+            parts.append(read_regular(feedback, MAX_FEEDBACK_BYTES).decode("utf-8", "replace"))
         text = "\n\n".join(p for p in parts if p)
         return (text,) if text else ()
 
