@@ -11,14 +11,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 from codeframe.core.errors import CodeFrameError
 from codeframe.core.git import Completed, Git, GitError, GitStuck, Repo
 from codeframe.core.git_watch import HURRIED_S, blocking_file, hurried
 from codeframe.core.raw_git import GITLINK, Entry, RawGit, nul, records, rows
 from codeframe.core.safe_read import open_regular, read_regular
-from codeframe.core.snapshot_scan import Scan, UserIndex
+from codeframe.core.snapshot_scan import LeftOut, Scan, UserIndex
 
 LOCK_WAIT_S = 60.0  # for another snapshot of the tree to be finished
 _LOOK_AFTER_S = 2.0  # then it is asked whether that will ever be
@@ -26,13 +25,6 @@ _MAX_CONFIG_BYTES = 10_000_000
 
 # With any of these attributes a file may differ from its blob although git calls it clean.
 _CONVERTING = ("text", "eol", "crlf", "ident", "filter", "working-tree-encoding")
-
-
-class LeftOut(NamedTuple):
-    """A path a snapshot does not hold, and why (a phrase for people)."""
-
-    path: str
-    reason: str
 
 
 class SnapshotIndex:
@@ -216,7 +208,7 @@ class SnapshotIndex:
         # A partial clone lacks the blobs of what a sparse checkout leaves out.
         missing = ("--missing-ok",) if user.skipped else ()
         tree = self._raw.run("write-tree", *missing).stdout.decode().strip()
-        return tree, tuple(LeftOut(path, why) for path, why in sorted(scan.left_out.items()))
+        return tree, tuple(scan.left_out[path] for path in sorted(scan.left_out))
 
 
 def _holders(lock: Path) -> dict[int, str]:

@@ -161,7 +161,7 @@ class VerificationWrapper:
         if p.context.resume_session and self._opening is not None:
             prompt = self._opening
         told_no_change = False
-        last_failure: tuple[str, str] | None = None
+        last_failure: tuple[object, ...] | None = None
         while True:
             result, end = self._engine_call(p, workspace, prompt, reason)
             if result.status is not AgentResultStatus.COMPLETED:
@@ -188,7 +188,7 @@ class VerificationWrapper:
                 return self._cut_short(p, result)
             if report.status != "failed":
                 return self._passed(p, result, report)
-            failure = (report.signature(), end.tree)
+            failure = (report.signature(), end.tree, *(each.mark for each in end.left_out))
             if p.round >= self._policy.max_corrections or failure == last_failure:
                 return self._gates_failed(p, result, report, stuck=failure == last_failure)
             last_failure = failure
