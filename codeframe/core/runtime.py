@@ -20,7 +20,7 @@ from codeframe.core.agent_adapter import AgentAdapter, AgentContext, AgentEvent,
 from codeframe.core.context_packager import TaskContextPackager
 from codeframe.core.engine_registry import EngineRegistry
 from codeframe.core.errors import CodeFrameError
-from codeframe.core.leftovers import baseline_run, chain, close_open_call, snapshots_of
+from codeframe.core.leftovers import baseline_run, chain, close_open_call, history_of, snapshots_of
 from codeframe.core.models import (
     Blocker,
     BlockerStatus,
@@ -85,6 +85,7 @@ class _Job:
         self.stop = stop
         self.on_event = on_event
         self.snapshots: Snapshots = snapshots_of(workspace)
+        self.history = history_of(workspace, run)
         self.run_dir = workspace.run_dir(run.id)
         self.redactor = Redactor(os.environ)
         self._deadline = time.monotonic() + self.options.timeout_s  # covers gates and all rounds (rule 4.7)
@@ -114,7 +115,9 @@ class _Job:
     # -- the steps --------------------------------------------------------------------------------
 
     def _base(self) -> Snapshot:
+        begun = self.history.begin()
         base = self.snapshots.take(self.run.task_id, "base")
+        begun()
         self.run = self.store.runs.update(self.run.id, base=base.commit, end=base.commit)
         for left in base.left_out:
             self._say(f"Not covered by snapshots: {left.path} ({left.reason}).")
@@ -156,6 +159,7 @@ class _Job:
             policy=Policy(options.max_corrections, options.require_gates, options.stall_action, options.backoff_s),
             new_session=lambda: str(uuid.uuid4()), recorder=self, redactor=self.redactor, opening=self._opening(),
             changed_before=self._stands_on_work(), summary_before=self._summary_before(), start=start,
+            history=self.history,
         )  # fmt: skip
 
     def _work(self, wrapper: VerificationWrapper, prompt: str, context: AgentContext) -> AgentResult:
@@ -270,7 +274,9 @@ class _Job:
             stall_action=self.options.stall_action,
             login_hint=getattr(adapter_class, "login_hint", ""),
         )
-        changed = any(r.changes or r.commits for r in rounds)
+        changed = any(r.changes or r.commits or r.moved for r in rounds)
+        if not any(r.moved for r in rounds):
+            self.history.forget()
         done = decided.run is RunStatus.COMPLETED
         leftover = Leftover.PENDING if changed and not done else Leftover.NONE
         verification = report.status if report else ("unverified" if done else None)
