@@ -210,16 +210,17 @@ def _watch() -> None:
 
 def _pulse(pid: int) -> Any:
     """Changes while the process gets on with something; None when it surely does, or is gone."""
-    import psutil  # only a call that takes long gets here
+    if sys.platform.startswith("linux"):
+        with contextlib.suppress(OSError):
+            fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+            read_and_written = b""
+            with contextlib.suppress(PermissionError):
+                read_and_written = Path(f"/proc/{pid}/io").read_bytes()
+            return None if fields[0] in "RD" else (fields[11:13], read_and_written)
+        return None
+    import psutil
 
     try:
-        process = psutil.Process(pid)
-        with process.oneshot():
-            # macOS calls every process running.
-            busy = (psutil.STATUS_RUNNING, psutil.STATUS_DISK_SLEEP)
-            if sys.platform.startswith("linux") and process.status() in busy:
-                return None
-            io = process.io_counters() if hasattr(process, "io_counters") else None
-            return process.cpu_times()[:2], io
+        return psutil.Process(pid).cpu_times()[:2]
     except psutil.Error:
         return None

@@ -208,7 +208,7 @@ class History:
 
     def _keep_tags(self, oids: Iterable[str]) -> None:
         with contextlib.suppress(CodeFrameError):  # collected already, or the repository is ruined
-            self._keep((f"tag-{oid}", oid) for oid in oids)
+            self._keep((f"tag-{oid}", oid) for oid in dict.fromkeys(oids))
 
 
 def _ref_line(ref: str, was: str | None, now: str | None, *, checked_out: bool) -> str:
