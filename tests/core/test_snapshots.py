@@ -810,3 +810,24 @@ def test_looks_secret(path: str, secret: bool) -> None:
 def test_permissions_of_the_cache_do_not_open_the_lock(repo: Path) -> None:
     snapshots(repo).take("t", "base")
     assert stat.S_IMODE((repo / ".git/codeframe/snapshots/lock").stat().st_mode) == 0o600
+
+
+def test_a_lock_that_never_becomes_free_is_an_error_with_the_pid_of_its_holder(
+    repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("codeframe.core.snapshot_index.LOCK_WAIT_S", 0.2)
+    ours = snapshots(repo)
+    ours.take("t", "base")
+    cache = next(repo.parent.glob("**/lock")).parent
+    hold = "import fcntl, os, sys; f = open(sys.argv[1], 'r+'); fcntl.flock(f, fcntl.LOCK_EX); "
+    hold += "f.truncate(0); f.write(str(os.getpid())); f.flush(); print('held', flush=True); sys.stdin.read()"
+    argv = [sys.executable, "-c", hold, str(cache / "lock")]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdin is not None
+        holder.stdout.readline()
+        with pytest.raises(CodeFrameError, match="is not finished") as caught:
+            ours.take("t", "end")
+        assert f"kill -9 {holder.pid}" in caught.value.hint
+        holder.stdin.close()
+    ours.take("t", "end")
