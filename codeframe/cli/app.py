@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
 from functools import cache
 from typing import Any
@@ -89,8 +90,29 @@ def root(
 def main(argv: list[str] | None = None) -> None:
     """Run `cf` with `argv` (default: the process's own) and exit with its status (rule 10.1)."""
     arguments = sys.argv[1:] if argv is None else argv
+    for signum in (signal.SIGTERM, signal.SIGHUP):  # SIGHUP stays ignored under nohup
+        if signal.getsignal(signum) is signal.SIG_DFL:
+            signal.signal(signum, _terminate)
     _prepare_streams()
     sys.exit(_flushed(_run(arguments, debug="--debug" in arguments)))
+
+
+class Terminated(BaseException):
+    """SIGTERM or SIGHUP, where no run turns it into a stop."""
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(signum)
+        self.signum = signum
+
+
+def _terminate(signum: int, frame: object) -> None:
+    raise Terminated(signum)
+
+
+def _end_git() -> None:
+    """Threads may wait for git processes, which would outlive us with the locks that they hold."""
+    if watch := sys.modules.get("codeframe.core.git_watch"):
+        watch.end_all()
 
 
 def _flushed(status: int) -> int:
@@ -120,7 +142,11 @@ def _run(arguments: list[str], *, debug: bool) -> int:
     except BrokenPipeError:
         return SIGPIPE_STATUS  # the reader went away (`cf ... | head`)
     except (KeyboardInterrupt, typer.Abort):
+        _end_git()
         return fail("Interrupted.", "", EXIT_INTERRUPTED)
+    except Terminated as e:
+        _end_git()
+        return 128 + e.signum
     except ClickUsageError as e:
         return fail(*in_words(e, ROOT_OPTIONS), EXIT_USAGE)
     except Exception as e:

@@ -50,8 +50,10 @@ def file_text(file: str) -> str:
     if not path.is_file():
         there = "is not a file" if path.exists() else "does not exist"
         raise UsageError(f"{file} {there}.", "Name a text file, or - for standard input.")
+    from codeframe.core.safe_read import open_regular
+
     try:
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             return _decoded(stream.read(MAX_TEXT_BYTES + 1), file)
     except OSError as e:
         raise UsageError(f"{file} cannot be read: {e.strerror}.", f"Look at it: ls -l {file}") from None

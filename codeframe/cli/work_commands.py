@@ -255,6 +255,9 @@ def _undo(workspace: Workspace, task: Task, to: Any) -> dict[str, Any]:
             to(result.note)
         for path in result.restored[:1]:  # from the top of the tree (:/), wherever that is typed
             to(f"Bring it back: git restore --source={result.safety} -- {shlex.quote(f':/{path}')}")
+        run = workspace.store.runs.latest(task.id)
+        for line in work_views.moved_lines(workspace, run) if run else ():
+            to(f"Not undone: {line}")
         if not result.restored and not result.kept:
             to("There was nothing to take back.")
     return {"restored": list(result.restored), "kept": [{"path": p, "reason": r} for p, r in result.kept],
@@ -298,12 +301,14 @@ def _work(workspace: Workspace, planned: Plan, request: Request, *, as_json: boo
     """Admit and execute a plan, with progress on stderr and the verdict on stdout; exits with its status."""
     from codeframe.cli.progress import Progress
     from codeframe.cli.views import run_json
+    from codeframe.core import git_watch
     from codeframe.core.admission import admit
     from codeframe.core.runtime import execute_agent
     from codeframe.core.stop_switch import StopSwitch
     from codeframe.core.verdict import exit_status
 
     stop = StopSwitch()
+    stop.on_throw(git_watch.hurry)
     with stop.on_signals():
         run = admit(workspace, planned, request)
         with Progress() as progress:
@@ -334,6 +339,8 @@ def _tell(workspace: Workspace, task: Task, run: Run) -> None:
         say(f"Note: {line}")
     for line in work_views.change_lines(workspace, run):
         say(f"  {line}")
+    for line in work_views.moved_lines(workspace, run):
+        say(f"Moved: {line}")
     for question in questions:
         say(f"Blocked: {question}")
     steps = [str(step)] if (step := next_step(store, store.tasks.get(task.id))) else []

@@ -87,6 +87,9 @@ def show(task_id: str = ID, json: bool = JSON) -> None:
         columns(rows, ("run", "kind", "engine", "status", "gates", "error", "tokens", "started"))
     else:
         say("No run yet.")
+    for run in runs:
+        for line in moved_lines(workspace, run):
+            say(f"run {run.id[:8]} moved: {line}")
     for blocker in blockers:
         say(
             f"{blocker.status.value.lower()}: {blocker.question}"
@@ -128,6 +131,8 @@ def why(task_id: str = ID, run: str | None = RUN, json: bool = JSON) -> None:
             say(f"    {line}")
         for commit in r.get("commits", []):
             say(f"  the engine committed {commit}")
+        for line in r.get("moved", []):
+            say(f"  moved: {line}")
         for key, value in sorted((r.get("engine") or {}).items()):
             if value not in (None, [], {}, "", False):
                 say(f"  {key.replace('_', ' ')}: {_short(value)}")
@@ -319,6 +324,12 @@ def change_lines(workspace: Workspace, run: Run) -> list[str]:
         files.update(dict.fromkeys(record.get("files", [])))
     listed = list(files)
     return listed[:20] + ([f"… and {len(listed) - 20} more"] if len(listed) > 20 else [])
+
+
+def moved_lines(workspace: Workspace, run: Run) -> list[str]:
+    """What became of branches, tags, stashes and HEAD in the run, each with what puts it back."""
+    rounds = workspace.store.runs.rounds(run.id)
+    return list(dict.fromkeys(line for record in rounds for line in record.get("moved", [])))
 
 
 def _tokens(run: Run) -> str:

@@ -12,13 +12,13 @@ from typing import Any
 
 from codeframe.core.durations import parse_duration
 from codeframe.core.errors import CodeFrameError, UsageError
-from codeframe.core.safe_read import Unreadable, read_text_inside
+from codeframe.core.safe_read import Unreadable, read_regular, read_text_inside
 from codeframe.core.strict_parse import parse_json, parse_yaml
 
 CONFIG_DIR = ".codeframe"
 _ALIAS = "default_engine"  # of `engine`
 _GATES_EXAMPLE = "[{name: unit, command: pytest -q, timeout: 10m}]"
-_MAX_DOCUMENT_BYTES = 256 * 1024  # of a Markdown file with front matter
+_MAX_DOCUMENT_BYTES = 256 * 1024  # of a configuration file or a Markdown file with front matter
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
@@ -180,7 +180,7 @@ def ensure_config_dir(root: Path) -> Path:
 
 def _config_path(repo_path: Path) -> Path | None:
     folder = repo_path / CONFIG_DIR
-    found = [folder / name for name in ("config.yaml", "config.json") if (folder / name).is_file()]
+    found = [folder / name for name in ("config.yaml", "config.json") if os.path.lexists(folder / name)]
     if len(found) == 2:
         raise UsageError(
             f"Both {found[0]} and {found[1].name} are there, and only one can count.",
@@ -195,13 +195,17 @@ def _config_path(repo_path: Path) -> Path | None:
     return found[0] if found else None
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _text_of(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        return read_regular(path, _MAX_DOCUMENT_BYTES).decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise _unreadable(path, f"it is not UTF-8 (byte {error.start})") from error
     except OSError as error:
         raise _unreadable(path, str(error.strerror)) from error
+
+
+def _read(path: Path) -> dict[str, Any]:
+    text = _text_of(path)
     try:
         data = parse_json(text) if path.suffix == ".json" else parse_yaml(text)
     except ValueError as error:
@@ -213,7 +217,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _edited(path: Path, key: str, data: Mapping[str, Any]) -> str:
     """The file's text with `key` set: its line alone where that is enough, else written anew."""
-    old = path.read_text(encoding="utf-8-sig") if path.exists() else ""
+    old = _text_of(path) if path.exists() else ""
     quoted = json.dumps(data[key], ensure_ascii=False)  # also valid YAML
     plain = data[key] if isinstance(data[key], str) else quoted
     line = re.compile(rf"^{key}[ \t]*:[^\n#]*?(?=[ \t]+#|[ \t]*$)", re.MULTILINE)

@@ -72,7 +72,9 @@ class Conversation:
         path = _path(folder, session_id)
         assert path is not None
         try:
-            conversation = cls(session_id, redactor, os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC))
+            conversation = cls(
+                session_id, redactor, os.open(path, os.O_RDWR | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC)
+            )
         except FileNotFoundError:
             raise SessionLost(f"there is no session {session_id}") from None
         try:

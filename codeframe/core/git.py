@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import IO, BinaryIO, NamedTuple, cast
 
 from codeframe.core.errors import CodeFrameError, RequirementsError, UsageError
+from codeframe.core.git_watch import Call, watch
 
 MINIMUM_VERSION = (2, 38)  # `git merge-tree --write-tree`
 
@@ -29,8 +31,25 @@ _CONFIG = (
 )
 _FIXED_ARGS = tuple(arg for setting in _CONFIG for arg in ("-c", setting))
 
+_FIXED_ENVIRONMENT = {
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_EDITOR": "true",
+    "LC_ALL": "C",
+    # In a partial clone git fetches what is missing by itself, with programs that the repository names.
+    # The list of allowed protocols beats `protocol.*.allow` there; git knows the other from 2.45 on.
+    "GIT_ALLOW_PROTOCOL": "",
+    "GIT_NO_LAZY_FETCH": "1",
+}
+
 # Subcommands that would run a configured external diff or textconv program.
 _DIFFING = frozenset({"diff", "diff-files", "diff-index", "diff-tree", "format-patch", "log", "show"})
+
+
+_LAZY = re.compile(r"promisor remote|lazy fetching disabled")
+_BROKEN = re.compile(
+    r"bad object|not a valid object|unable to read|index file|bad signature|corrupt|missing (blob|tree|commit)"
+)
 
 
 class GitError(CodeFrameError):
@@ -40,6 +59,10 @@ class GitError(CodeFrameError):
         super().__init__(problem, hint)
         self.stderr = stderr
         self.git_exit = git_exit
+
+
+class GitStuck(GitError):
+    """git would never have come to an end, and was ended: trying again would not help."""
 
 
 class Completed(NamedTuple):
@@ -60,10 +83,9 @@ class Repo(NamedTuple):
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment of a git process: ours without any GIT_*, no prompts, no locks, messages in English."""
+    """The environment of a git process: ours without any GIT_*, no prompts, locks or transports, in English."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    env |= {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "GIT_EDITOR": "true", "LC_ALL": "C"}
-    return {**env, **(extra or {})}
+    return {**env, **_FIXED_ENVIRONMENT, **(extra or {})}
 
 
 def command(*args: str) -> list[str]:
@@ -88,7 +110,8 @@ class Git(NamedTuple):
     ) -> Completed:
         """Run `git <args>` to its end. `env` is added to the cleaned environment.
 
-        Raises GitError when `check` and the exit status is not 0, and when git cannot be started.
+        Raises GitError when `check` and the exit status is not 0, and when git cannot be started; GitStuck
+        when it would never have come to an end (see `git_watch`).
         """
         try:
             process = _spawn(
@@ -96,8 +119,10 @@ class Git(NamedTuple):
             )
         except FileNotFoundError as error:
             raise _not_started(self.tree) from error
-        with process:
+        with process, watch(process, self.tree) as call:
             stdout, said = process.communicate(stdin)
+        if call.trouble:
+            raise GitStuck(*call.trouble)
         stderr = said.decode("utf-8", "replace")
         if check and process.returncode != 0:
             raise _failed(args, stderr, process.returncode)
@@ -131,8 +156,9 @@ class Git(NamedTuple):
     def blobs(self) -> Iterator[BlobReader]:
         """One `cat-file --batch` process to read many objects from, exact bytes, whatever their size."""
         process = _spawn(command("cat-file", "--batch"), self.tree, environment(), stderr=subprocess.DEVNULL)
-        with process:
-            yield BlobReader(cast(IO[bytes], process.stdin), cast(IO[bytes], process.stdout))
+        with process, watch(process, self.tree) as call:
+            call.waits_for_us = True
+            yield BlobReader(cast(IO[bytes], process.stdin), cast(IO[bytes], process.stdout), call)
 
 
 class BlobReader(NamedTuple):
@@ -140,14 +166,22 @@ class BlobReader(NamedTuple):
 
     requests: IO[bytes]
     answers: IO[bytes]
+    call: Call
 
     def copy(self, oid: str, to: BinaryIO) -> None:
         """Write the object's bytes to `to`, a mebibyte at a time. Raises GitError when it is missing."""
+        self.call.waits_for_us = False
         self.requests.write(oid.encode() + b"\n")
         self.requests.flush()
         header = self.answers.readline().split()
+        self.call.waits_for_us = True
+        if self.call.trouble:
+            raise GitStuck(*self.call.trouble)
         if len(header) != 3:
-            raise GitError(f"The object {oid} is missing from the repository.", "Type: git fsck")
+            raise GitError(
+                f"The object {oid} is missing from the repository.",
+                f"Type: git fsck, or in a partial clone fetch it: git cat-file -e {oid}",
+            )
         left = int(header[2])
         while left:
             chunk = self.answers.read(min(left, 1 << 20))
@@ -162,7 +196,7 @@ def discover(path: Path) -> Repo:
     """The working tree that `path` (a directory) lies in, by one `git rev-parse`.
 
     Raises UsageError when it lies in none, RequirementsError when git is missing or too old,
-    GitError when git refuses (say, a repository of another owner).
+    GitError when git refuses (say, a repository of another owner) or the repository is damaged.
     """
     if not path.is_dir():
         raise UsageError(f"{path} is not a directory.", "Name one that exists: cf -C DIR status")
@@ -181,6 +215,8 @@ def discover(path: Path) -> Repo:
         raise UsageError(
             f"{path} has no git working tree (bare repository or .git folder).", "Type: git worktree list"
         )
+    if (folder := _git_folder_above(path)) is not None:
+        raise _damaged(folder, args, done)
     raise UsageError(f"{path} is not in a git repository.", "Type: cf init --git-init")
 
 
@@ -222,6 +258,34 @@ def _spawn(
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def _git_folder_above(path: Path) -> Path | None:
+    """The `.git` that git would have used, had it been whole."""
+    path = path.resolve()
+    places = (folder / ".git" for folder in (path, *path.parents))
+    return next((place for place in places if os.path.lexists(place)), None)
+
+
+def _damaged(folder: Path, args: Sequence[str], done: Completed) -> GitError:
+    """For a `.git` that is there and that git does not take for one. Never says to make a new one over it."""
+    place = shlex.quote(str(folder))
+    failed = _failed(args, done.stderr, done.exit_code)
+    hint = f"See what it is: ls -la {place}"
+    if folder.is_dir():
+        missing = [part for part in ("objects", "refs", "HEAD") if not (folder / part).exists()]
+        if not missing:
+            hint = f"Mend what git names; then type: git -C {shlex.quote(str(folder.parent))} fsck"
+        elif missing == ["refs"]:
+            hint = f"Type: mkdir {place}/refs, then: git -C {shlex.quote(str(folder.parent))} fsck"
+        elif missing == ["HEAD"]:
+            hint = f"Name the branch it was on: echo ref: refs/heads/NAME > {place}/HEAD"
+        else:
+            hint = f"Bring back {' and '.join(missing)} in {place} from a copy"
+    said = failed.problem.partition(" failed: ")[2].rstrip(".")
+    return GitError(
+        f"The git repository {folder} is damaged: {said}.", hint, stderr=done.stderr, git_exit=done.exit_code
+    )
+
+
 def _not_started(tree: Path) -> CodeFrameError:
     """Popen raises the same error for a missing program and for a missing working directory."""
     if not tree.is_dir():
@@ -244,4 +308,10 @@ def _failed(args: Sequence[str], stderr: str, exit_code: int) -> GitError:
     elif lock := re.search(r"Unable to create '(.*\.lock)': File exists", stderr):
         said = "another git process is at work in this repository, or one crashed"
         hint = f"Wait for it, or if none is running type: rm {lock[1]}"
+    elif _LAZY.search(stderr):
+        said = "an object is not in this partial clone, and CodeFrame fetches nothing by itself"
+        oid = re.search(r"\b[0-9a-f]{40,64}\b", stderr)
+        hint = f"Fetch it: git cat-file -e {oid[0]}" if oid else "Fetch what is missing: git fetch --refetch"
+    elif _BROKEN.search(stderr):
+        hint = "Type: git fsck"
     return GitError(f"git {args[0]} failed: {said}.", hint, stderr=stderr, git_exit=exit_code)

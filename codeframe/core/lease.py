@@ -18,9 +18,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from codeframe.core.errors import CodeFrameError
+from codeframe.core.safe_read import read_regular
 
 _PROBE_S = 0.1  # far longer than `is_held` keeps its shared lock
 _POLL_S = 0.01
+_MAX_INFO_BYTES = 1_000_000
 
 
 class Lease:
@@ -94,7 +96,7 @@ def is_held(path: Path) -> bool:
 def read_info(path: Path) -> dict[str, Any]:
     """What the holder wrote, or a holder that died; {} when it was released or never taken."""
     try:
-        info = json.loads(path.read_bytes())
+        info = json.loads(read_regular(path, _MAX_INFO_BYTES))
     except (OSError, ValueError):
         return {}
     return info if isinstance(info, dict) else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codeframe.core.history import History
 from codeframe.core.models import ErrorClass, Leftover, Run, RunStatus
 from codeframe.core.snapshots import Snapshots, in_short
 from codeframe.core.workspace import Workspace
@@ -13,6 +14,12 @@ IN_TREE = frozenset({Leftover.PENDING, Leftover.KEPT})
 def snapshots_of(workspace: Workspace) -> Snapshots:
     """The snapshots of the working tree `workspace` lies in; its index copy is kept per tree."""
     return Snapshots(workspace.repo, workspace.id, workspace.state_dir / "index" / workspace.tree_key)
+
+
+def history_of(workspace: Workspace, run: Run) -> History:
+    """What becomes of branches, tags and stashes in a run."""
+    prefix = f"refs/codeframe/{workspace.id}/{run.task_id}"
+    return History(workspace.repo, prefix, workspace.run_dir(run.id))
 
 
 def spans(workspace: Workspace, run: Run) -> list[tuple[str, str]]:
@@ -31,6 +38,7 @@ def close_open_call(workspace: Workspace, snapshots: Snapshots, run: Run) -> Run
         return run
     crash = snapshots.take(run.task_id, "crash")
     changes = snapshots.changes(start, crash.commit)
+    moved = history_of(workspace, run).moved_before_a_crash(snapshots.load(start), crash)
     number = len(workspace.store.runs.rounds(run.id))
     process = {key: value for key, value in run.process.items() if key != "open_start"}
     with workspace.store.write():  # one step: doing it again after a kill must not count it twice
@@ -38,7 +46,7 @@ def close_open_call(workspace: Workspace, snapshots: Snapshots, run: Run) -> Run
             run.id, number,
             {"round": number, "reason": "crashed", "start": start, "end": crash.commit, "status": "failed",
              "error_class": ErrorClass.CRASHED.value, "error": "CodeFrame was ended during this engine call.",
-             **in_short(changes)},
+             **in_short(changes), "moved": list(moved)},
         )  # fmt: skip
         return workspace.store.runs.update(run.id, process=process, end=crash.commit)
 

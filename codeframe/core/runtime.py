@@ -20,7 +20,7 @@ from codeframe.core.agent_adapter import AgentAdapter, AgentContext, AgentEvent,
 from codeframe.core.context_packager import TaskContextPackager
 from codeframe.core.engine_registry import EngineRegistry
 from codeframe.core.errors import CodeFrameError
-from codeframe.core.leftovers import baseline_run, chain, close_open_call, snapshots_of
+from codeframe.core.leftovers import baseline_run, chain, close_open_call, history_of, snapshots_of
 from codeframe.core.models import (
     Blocker,
     BlockerStatus,
@@ -36,6 +36,7 @@ from codeframe.core.redaction import Redactor
 from codeframe.core.run_lock import held_by_us, lock_run
 from codeframe.core.run_log import RunLog
 from codeframe.core.run_options import RunOptions
+from codeframe.core.safe_read import read_regular
 from codeframe.core.snapshots import Snapshot, Snapshots
 from codeframe.core.stop_switch import StopSwitch
 from codeframe.core.workspace import Workspace
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
 OnEvent = Callable[[AgentEvent], None]
 FEEDBACK_FILE = "feedback.md"
+MAX_FEEDBACK_BYTES = 10_000_000
 
 
 def execute_agent(
@@ -84,6 +86,7 @@ class _Job:
         self.stop = stop
         self.on_event = on_event
         self.snapshots: Snapshots = snapshots_of(workspace)
+        self.history = history_of(workspace, run)
         self.run_dir = workspace.run_dir(run.id)
         self.redactor = Redactor(os.environ)
         self._log: RunLog | None = None
@@ -118,7 +121,9 @@ class _Job:
     # -- the steps --------------------------------------------------------------------------------
 
     def _base(self) -> Snapshot:
+        begun = self.history.begin()
         base = self.snapshots.take(self.run.task_id, "base")
+        begun()
         self.run = self.store.runs.update(self.run.id, base=base.commit, end=base.commit)
         for left in base.left_out:
             self._say(f"Not covered by snapshots: {left.path} ({left.reason}).")
@@ -160,6 +165,7 @@ class _Job:
             policy=Policy(options.max_corrections, options.require_gates, options.stall_action, options.backoff_s),
             new_session=lambda: str(uuid.uuid4()), recorder=self, redactor=self.redactor, opening=self._opening(),
             changed_before=self._stands_on_work(), summary_before=self._summary_before(), start=start,
+            history=self.history,
         )  # fmt: skip
 
     def _work(self, wrapper: VerificationWrapper, prompt: str, context: AgentContext) -> AgentResult:
@@ -225,8 +231,8 @@ class _Job:
         previous = self.store.runs.get(self.run.previous_run_id)
         feedback = self.workspace.run_dir(previous.id) / FEEDBACK_FILE
         parts = [previous.error or ""]
-        if feedback.is_file():
-            parts.append(feedback.read_text(encoding="utf-8", errors="replace"))
+        with contextlib.suppress(OSError):
+            parts.append(read_regular(feedback, MAX_FEEDBACK_BYTES).decode("utf-8", "replace"))
         text = "\n\n".join(p for p in parts if p)
         return (text,) if text else ()
 
@@ -274,7 +280,9 @@ class _Job:
             stall_action=self.options.stall_action,
             login_hint=getattr(adapter_class, "login_hint", ""),
         )
-        changed = any(r.changes or r.commits for r in rounds)
+        changed = any(r.changes or r.commits or r.moved for r in rounds)
+        if not any(r.moved for r in rounds):
+            self.history.forget()
         done = decided.run is RunStatus.COMPLETED
         leftover = Leftover.PENDING if changed and not done else Leftover.NONE
         verification = report.status if report else ("unverified" if done else None)

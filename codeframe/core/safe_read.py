@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from enum import StrEnum
 from pathlib import Path
+from typing import BinaryIO
 
 
 class Refusal(StrEnum):
@@ -50,3 +52,25 @@ def read_text_inside(repository: Path, path: str | Path, max_bytes: int) -> str:
     if b"\0" in data:
         raise Unreadable(Refusal.BINARY)
     return data.decode("utf-8-sig", "replace").replace("\r\n", "\n").replace("\r", "\n")
+
+
+def open_regular(path: str | Path) -> BinaryIO:
+    """Open a file for reading that may be none: a FIFO, which would block, or a device raises OSError.
+
+    Symlinks are followed.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    descriptor = os.open(path, flags)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return open(descriptor, "rb")
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+
+
+def read_regular(path: str | Path, max_bytes: int) -> bytes:
+    """The bytes of a regular file. OSError when it is not one, cannot be read, or has more than `max_bytes`."""
+    with open_regular(path) as file:
+        data = file.read(max_bytes + 1)
+    if len(data) > max_bytes:
+        raise OSError(errno.EFBIG, f"it is larger than {max_bytes:,} bytes", str(path))
+    return data

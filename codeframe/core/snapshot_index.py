@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shlex
 import shutil
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
-from codeframe.core.git import Completed, Git, GitError, Repo
+from codeframe.core.errors import CodeFrameError
+from codeframe.core.git import Completed, Git, GitError, GitStuck, Repo
+from codeframe.core.git_watch import HURRIED_S, blocking_file, hurried
 from codeframe.core.raw_git import GITLINK, Entry, RawGit, nul, records, rows
-from codeframe.core.snapshot_scan import Scan, UserIndex
+from codeframe.core.safe_read import open_regular, read_regular
+from codeframe.core.snapshot_scan import LeftOut, Scan, UserIndex
+
+LOCK_WAIT_S = 60.0  # for another snapshot of the tree to be finished
+_LOOK_AFTER_S = 2.0  # then it is asked whether that will ever be
+_MAX_CONFIG_BYTES = 10_000_000
 
 # With any of these attributes a file may differ from its blob although git calls it clean.
 _CONVERTING = ("text", "eol", "crlf", "ident", "filter", "working-tree-encoding")
-
-
-class LeftOut(NamedTuple):
-    """A path a snapshot does not hold, and why (a phrase for people)."""
-
-    path: str
-    reason: str
 
 
 class SnapshotIndex:
@@ -45,17 +46,51 @@ class SnapshotIndex:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the tree's snapshot lock. git children inherit it: it outlives a killed parent as they do."""
+        """Hold the tree's snapshot lock. git children inherit it: it outlives a killed parent as they do.
+
+        Raises CodeFrameError naming who holds it when it does not become free.
+        """
         self._cache.mkdir(parents=True, exist_ok=True)
         fd = os.open(self._cache / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
+            self._wait_for(fd)
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, str(os.getpid()).encode(), 0)
             self._lock_fd = fd
             for left_by_a_killed_git in self._cache.glob("index*.lock"):
                 left_by_a_killed_git.unlink()
             yield
         finally:
             os.close(fd)
+
+    def _wait_for(self, fd: int) -> None:
+        began = time.monotonic()
+        looked = False
+        while True:
+            try:
+                return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                time.sleep(0.02)
+            waited = time.monotonic() - began
+            culprit = None
+            if waited >= _LOOK_AFTER_S and not looked:
+                looked = True
+                culprit = blocking_file(self._repo.toplevel)
+            if culprit or waited >= (HURRIED_S if hurried() else LOCK_WAIT_S):
+                raise self._never_free(culprit)
+
+    def _never_free(self, culprit: Path | None) -> CodeFrameError:
+        """Names the processes that hold the lock, and what ends them (git is started deaf to all but -9)."""
+        holders = _holders(self._cache / "lock")
+        who = " and ".join(f"process {pid} ({name})" for pid, name in holders.items()) or "another process"
+        words = f"Another snapshot of this tree is not finished; {who} holds {self._cache / 'lock'}"
+        ending = f"kill -9 {' '.join(map(str, holders))}" if holders else "ps -ef | grep git"
+        if culprit is None:
+            return CodeFrameError(f"{words}.", f"Wait for it, or end it: {ending}")
+        return CodeFrameError(
+            f"{words}, and {culprit} is a FIFO, which git cannot read.",
+            f"Type: rm {shlex.quote(str(culprit))}, then: {ending}",
+        )
 
     def read_user_index(self) -> UserIndex:
         """Copy the person's index and read the copy, so that all that follows sees one state of it.
@@ -108,6 +143,8 @@ class SnapshotIndex:
             if not self._kept.exists():
                 self._seed(user)
             return self._store(user, fresh)
+        except GitStuck:
+            raise
         except GitError:
             # A file changed while it was read, or objects only the kept index knew were collected.
             self._kept.unlink(missing_ok=True)
@@ -133,7 +170,7 @@ class SnapshotIndex:
     def _excludes_file(self) -> str | None:
         """core.excludesFile where it matters: what the person's own configuration says holds by itself."""
         files = (self._repo.common_dir / "config", self._repo.git_dir / "config.worktree")
-        said = b"".join(file.read_bytes() for file in files if file.exists()).lower()
+        said = b"".join(read_regular(file, _MAX_CONFIG_BYTES) for file in files if file.exists()).lower()
         asked = b"excludesfile" in said or b"include" in said
         return self._user_config.get("core.excludesfile") if asked else None
 
@@ -171,7 +208,28 @@ class SnapshotIndex:
         # A partial clone lacks the blobs of what a sparse checkout leaves out.
         missing = ("--missing-ok",) if user.skipped else ()
         tree = self._raw.run("write-tree", *missing).stdout.decode().strip()
-        return tree, tuple(LeftOut(path, why) for path, why in sorted(scan.left_out.items()))
+        return tree, tuple(scan.left_out[path] for path in sorted(scan.left_out))
+
+
+def _holders(lock: Path) -> dict[int, str]:
+    """Pid -> name of the processes that hold `lock`: who wrote itself into it, and git. Others only wait."""
+    import psutil  # nobody gets here who was in a hurry
+
+    found = {}
+    try:
+        owner = int(read_regular(lock, 100))
+    except (OSError, ValueError):
+        owner = 0
+    for process in psutil.process_iter():
+        try:
+            name = process.name()
+            if process.pid == os.getpid() or not (process.pid == owner or name.startswith("git")):
+                continue
+            if any(os.path.realpath(each.path) == os.path.realpath(lock) for each in process.open_files()):
+                found[process.pid] = name
+        except (psutil.Error, OSError):
+            continue
+    return found
 
 
 def _identity(index: Path) -> tuple[int, ...] | None:
@@ -189,7 +247,7 @@ def _copy_index(source: Path, target: Path) -> None:
     Content and time come from one open file: git replaces an index by renaming another over it.
     """
     try:
-        with source.open("rb") as reading:
+        with open_regular(source) as reading:
             temporary = target.with_name(target.name + ".tmp")
             with temporary.open("wb") as writing:
                 shutil.copyfileobj(reading, writing)

@@ -6,13 +6,30 @@ import os
 import re
 import stat
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from codeframe.core.git import Git
 from codeframe.core.later import later
+from codeframe.core.nested_state import nested_head, nested_state
 from codeframe.core.raw_git import GITLINK, Entry, RawGit, nul, records, rows
 from codeframe.core.secret_files import looks_secret
+
+NESTED = "nested repository"  # begins the reason why one is left out
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A path a snapshot does not hold, why (a phrase for people), and what tells its state from another
+    one ("" where that is not known)."""
+
+    path: str
+    reason: str
+    mark: str = field(default="", compare=False)
+
+    def differs(self, other: LeftOut) -> bool:
+        """Whether something happened to it in between."""
+        return self.reason != other.reason or bool(self.mark and other.mark and self.mark != other.mark)
 
 
 class UserIndex(NamedTuple):
@@ -42,12 +59,12 @@ def in_real_folders(top: Path, path: str) -> bool:
 
 class Scan:
     """After `plan()`: `entries` go into the index as they are, `files` are to be read from disk, and
-    `left_out` maps what will not be stored to the reason."""
+    `left_out` maps what will not be stored to the reason and a mark of its state."""
 
     def __init__(self, raw: RawGit, user: UserIndex, large_file_bytes: int) -> None:
         self.entries: dict[str, Entry] = {}
         self.files: list[str] = []
-        self.left_out: dict[str, str] = {}
+        self.left_out: dict[str, LeftOut] = {}
         self._raw = raw
         self._user = user
         self._limit = large_file_bytes
@@ -67,7 +84,7 @@ class Scan:
                 _, mode, oid, _ = meta.split(" ")
                 self._mine[path] = Entry(mode, oid)
         for folder in re.findall(r"could not open directory '(.*?)/?': ", listing.stderr):
-            self.left_out[folder] = "cannot be read"
+            self._leave_out(folder, "cannot be read")
 
     def plan(self, fresh: bool) -> None:
         """Decide about every path. `fresh`: what only earlier snapshots held is not covered for that."""
@@ -91,8 +108,20 @@ class Scan:
             self._consider_link(path)
         self._keep_sparse()
         for path in self._user.entries.keys() - {*self._mine, *self._untracked, *links, *self.entries}:
-            if in_real_folders(self._raw.tree, path):  # tracked although ignored
+            place = self._raw.tree / path
+            # Tracked although ignored; or staged as a file and a folder by now, which has been listed.
+            if in_real_folders(self._raw.tree, path) and (place.is_symlink() or not place.is_dir()):
                 self._consider(path)
+
+    def _leave_out(self, path: str, why: str, mark: str = "") -> None:
+        self.left_out[path] = LeftOut(path, why, mark or self._stamp(path))
+
+    def _stamp(self, path: str) -> str:
+        try:
+            found = (self._raw.tree / path).lstat()
+        except OSError:
+            return ""
+        return f"{found.st_size} {found.st_mtime_ns}" if stat.S_ISREG(found.st_mode) else ""
 
     def _drop(self, path: str) -> None:
         if path in self._mine:
@@ -122,7 +151,7 @@ class Scan:
                 self._drop(path)
             elif why := self._unwanted(path):
                 self._drop(path)
-                self.left_out[path] = why
+                self._leave_out(path, why)
 
     def _consider(self, path: str) -> None:
         """A path that is new or whose stat data changed: read it, or say why not."""
@@ -130,7 +159,7 @@ class Scan:
         if not why and path not in self._user.entries:
             why = self._unwanted(path)
         if why:
-            self.left_out[path] = why
+            self._leave_out(path, why)
             self._drop(path)
         else:
             self.files.append(path)
@@ -187,27 +216,10 @@ class Scan:
     def _nested_head(self, path: str) -> Entry | None:
         """The nested HEAD; notes what it does not cover. Runs git there only in ways that execute nothing."""
         place = self._raw.tree / path
-        question = ("--path-format=absolute", "--absolute-git-dir", "--git-common-dir", "--revs-only", "HEAD")
-        ceiling = {"GIT_CEILING_DIRECTORIES": str(place.parent)}
-        asked = Git(place).run("rev-parse", *question, env=ceiling, check=False)
-        lines = os.fsdecode(asked.stdout).splitlines()
-        if asked.exit_code != 0 or len(lines) != 3:
-            self.left_out[path] = "nested repository without a commit"
+        found = nested_head(place)
+        if found is None:
+            self._leave_out(path, f"{NESTED} without a commit")
             return None
-        git_dir, common_dir, head = lines
-        if self._nested_changes(place, Path(git_dir), Path(common_dir), head):
-            self.left_out[path] = "nested repository with changes of its own"
-        return Entry(GITLINK, head)
-
-    def _nested_changes(self, place: Path, git_dir: Path, common_dir: Path, head: str) -> bool:
-        """`git status` without the nested repository's configuration, whose filters could be anything."""
-        nested = self._raw.on(index=git_dir / "index", tree=place, objects=common_dir / "objects")
-        for args in (
-            ("diff-files", "--quiet", "--ignore-submodules=dirty"),
-            ("diff-index", "--quiet", "--cached", head),
-            ("ls-files", "-o", "--exclude-standard", "--directory", "--no-empty-directory"),
-        ):
-            done = nested.run(*args, check=False)
-            if done.exit_code != 0 or done.stdout:
-                return True
-        return False
+        if state := nested_state(self._raw, place, *found):
+            self._leave_out(path, f"{NESTED} with changes of its own", state)
+        return Entry(GITLINK, found[0])

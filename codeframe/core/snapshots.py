@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 from codeframe.core.errors import CodeFrameError
 from codeframe.core.git import Git, Repo
 from codeframe.core.later import later
-from codeframe.core.raw_git import Entry, rows
-from codeframe.core.snapshot_index import LeftOut, SnapshotIndex
+from codeframe.core.raw_git import GITLINK, Entry, rows
+from codeframe.core.snapshot_index import SnapshotIndex
+from codeframe.core.snapshot_scan import NESTED, LeftOut
 
 __all__ = ["LARGE_FILE_BYTES", "FileChange", "LeftOut", "Snapshot", "Snapshots", "in_short"]
 
@@ -75,18 +76,24 @@ class FileChange:
     """A path relative to the repository's top that differs between two snapshots.
 
     `kind` is "modified" (mode changes too), "created" or "deleted". `before` and `after` are what
-    the snapshots hold, None for nothing; a path that one of them left out counts as modified.
+    the snapshots hold, None for nothing; a path that one of them left out counts as modified. `note`
+    says in words what is peculiar about it ("" for nothing).
     """
 
     path: str
     kind: str
     before: Entry | None = field(default=None, compare=False)
     after: Entry | None = field(default=None, compare=False)
+    note: str = field(default="", compare=False)
 
 
 def in_short(changes: Sequence[FileChange]) -> dict[str, Any]:
-    """JSON-ready: {"changed": how many, "files": ["<kind> <path>", ... at most FILES_IN_EVIDENCE]}."""
-    files = [f"{change.kind} {change.path}" for change in changes[:FILES_IN_EVIDENCE]]
+    """JSON-ready: {"changed": how many, "files": ["<kind> <path>", ... at most FILES_IN_EVIDENCE]}; a note follows
+    in parentheses."""
+    files = [
+        f"{change.kind} {change.path}" + (f" ({change.note})" if change.note else "")
+        for change in changes[:FILES_IN_EVIDENCE]
+    ]
     return {"changed": len(changes), "files": files}
 
 
@@ -132,7 +139,7 @@ class Snapshots:
                 "head": head,
                 "branch": branch,
                 "index_tree": user.tree,
-                "left_out": [(each.path, each.reason) for each in left_out],
+                "left_out": [(each.path, each.reason, each.mark) for each in left_out],
                 "label": label,
                 "unfinished": f"{unfinished.problem} {unfinished.hint}" if unfinished else "",
             }
@@ -153,9 +160,12 @@ class Snapshots:
         return self._load([refs[ref] for ref in sorted(refs, key=_number) if _number(ref)])
 
     def changes(self, start: str, end: str) -> list[FileChange]:
-        """What differs between two snapshots (commit ids), by path. A rename is a deletion and a creation."""
+        """What differs between two snapshots (commit ids), by path. A rename is a deletion and a creation.
+
+        What they left out counts where something happened to it, although nothing of it can be shown.
+        """
         first, last = (self._taken.get(commit) or self.load(commit) for commit in (start, end))
-        hidden_first, hidden_last = ({each.path for each in snap.left_out} for snap in (first, last))
+        hidden_first, hidden_last = ({each.path: each for each in snap.left_out} for snap in (first, last))
         found = []
         for path, before, after in self.compare(start, end):
             kind = "modified"
@@ -163,7 +173,18 @@ class Snapshots:
                 kind = "created"
             elif after is None and path not in hidden_last:
                 kind = "deleted"
-            found.append(FileChange(path, kind, before, after))
+            found.append(FileChange(path, kind, before, after, _note(before, after)))
+        held = {change.path for change in found}
+        for path in sorted((hidden_first.keys() | hidden_last.keys()) - held):
+            was, now = hidden_first.get(path), hidden_last.get(path)
+            if was and now and not was.differs(now):
+                continue
+            nested = (now or was or LeftOut("", "")).reason.startswith(NESTED)
+            kind = "modified" if nested or (was and now) else "created" if now else "deleted"
+            note = f"{now.reason}; not covered by undo" if now else "gone or ignored; not covered by undo"
+            if nested and not now:
+                note = f"{NESTED} whose own changes are gone or committed; not covered by undo"
+            found.append(FileChange(path, kind, note=note))
         return found
 
     def compare(self, start: str, end: str) -> list[tuple[str, Entry | None, Entry | None]]:
@@ -279,8 +300,16 @@ class Snapshots:
 
 
 def _snapshot(commit: str, tree: str, facts: dict[str, Any]) -> Snapshot:
-    left_out = tuple(LeftOut(path, reason) for path, reason in facts["left_out"])
+    left_out = tuple(LeftOut(*each) for each in facts["left_out"])
     return Snapshot(commit, tree, **{**facts, "left_out": left_out})
+
+
+def _note(before: Entry | None, after: Entry | None) -> str:
+    """Says of a nested repository from which commit to which it went."""
+    if GITLINK not in {entry.mode for entry in (before, after) if entry}:
+        return ""
+    was, now = (entry.oid[:10] if entry and entry.mode == GITLINK else "nothing" for entry in (before, after))
+    return f"{NESTED}, from {was} to {now}; its content is not covered by undo"
 
 
 def _parents(head: str | None) -> list[str]:

@@ -16,6 +16,7 @@ from typing import NamedTuple, cast
 
 from codeframe.core.git import BlobReader
 from codeframe.core.raw_git import GITLINK, Entry, index_info, nul, records
+from codeframe.core.safe_read import open_regular
 from codeframe.core.snapshot_scan import in_real_folders
 from codeframe.core.snapshots import FileChange, Snapshot, Snapshots
 
@@ -122,7 +123,7 @@ class _Undo:
         return self._hash(len(content), [content])
 
     def _file_id(self, place: Path) -> str:
-        with place.open("rb") as file:
+        with open_regular(place) as file:
             size = os.fstat(file.fileno()).st_size
             return self._hash(size, iter(lambda: file.read(1 << 20), b""))
 

@@ -13,11 +13,13 @@ from codeframe.core.config import CONFIG_DIR, ensure_config_dir
 from codeframe.core.errors import CodeFrameError, UsageError
 from codeframe.core.git import Git, Repo, discover
 from codeframe.core.lease import Lease
+from codeframe.core.safe_read import read_regular
 
 if TYPE_CHECKING:
     from codeframe.core.store import Store
 
 _REGISTER_WAIT_S = 10.0
+_MAX_ENTRY_BYTES = 100_000
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,7 @@ def _registered(repo: Repo) -> list[tuple[str, Path]]:
     found = []
     for file in sorted(_state_home(repo).glob("*/workspace.json")):
         try:
-            entry = json.loads(file.read_bytes())
+            entry = json.loads(read_regular(file, _MAX_ENTRY_BYTES))
             found.append((str(entry["id"]), Path(entry["path"])))
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise CodeFrameError(

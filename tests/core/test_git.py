@@ -6,12 +6,15 @@ import io
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from codeframe.core import git_watch
 from codeframe.core.errors import RequirementsError, UsageError
-from codeframe.core.git import Git, GitError, discover, environment, version
+from codeframe.core.git import Git, GitError, GitStuck, discover, environment, version
+from codeframe.core.workspace import init_workspace
 from tests.kit.repos import commit, git, git_home, make_repo, repo, write
 
 __all__ = ["git_home", "repo"]
@@ -120,6 +123,8 @@ def test_git_variables_of_the_environment_are_ignored(
         "GIT_TERMINAL_PROMPT",
         "GIT_OPTIONAL_LOCKS",
         "GIT_EDITOR",
+        "GIT_ALLOW_PROTOCOL",
+        "GIT_NO_LAZY_FETCH",
     }
 
 
@@ -140,10 +145,105 @@ def test_programs_the_repository_names_never_run(repo: Path, tmp_path: Path) -> 
     ours.run("commit", "-q", "-m", "ours")
     assert "+changed" in ours.text("log", "-p", "-1") + ours.text("show")
     assert not ran.exists()
-    # The trap is armed: plain git does run it.
+    # The traps are armed: plain git does run them. (`status` alone would not prove it: it writes the index,
+    # and so runs a hook, only when a file is of the very second the index was written in.)
     write(repo, {"README.md": "again\n"})
-    git(repo, "-c", "core.fsmonitor=false", "status")
-    assert ran.exists()
+    for springs in (("status",), ("diff",), ("commit", "-qam", "theirs"), ("log", "-p", "-1")):
+        ran.unlink(missing_ok=True)
+        subprocess.run(["git", *springs], cwd=repo, capture_output=True, check=False)
+        assert ran.exists(), springs
+
+
+TRANSPORTS = {
+    "uploadpack": {"remote.origin.uploadpack": "EVIL"},
+    "allowed by the repository": {"remote.origin.uploadpack": "EVIL", "protocol.file.allow": "always"},
+    "ssh": {"remote.origin.url": "ssh://host/x", "core.sshCommand": "EVIL"},
+    "ext": {"remote.origin.url": "ext::EVIL", "protocol.ext.allow": "always"},
+    "helper": {"remote.origin.vcs": "evil", "protocol.evil.allow": "always"},
+}
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_what_a_partial_clone_lacks_is_not_fetched_by_programs_that_it_names(
+    repo: Path, tmp_path: Path, transport: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(repo, "second", {"README.md": "changed\n"})
+    git(repo, "config", "uploadpack.allowFilter", "true")
+    git(tmp_path, "clone", "-q", "--filter=blob:none", "--no-local", f"file://{repo}", "partial")
+    partial, ran = tmp_path / "partial", tmp_path / "ran"
+    evil = executable(tmp_path / "bin/git-remote-evil", f"echo ran >> '{ran}'; exit 1")
+    monkeypatch.setenv("PATH", f"{evil.parent}{os.pathsep}{os.environ['PATH']}")
+    for key, value in TRANSPORTS[transport].items():
+        git(partial, "config", key, value.replace("EVIL", str(evil)))
+    old = git(repo, "rev-parse", "HEAD~1:README.md")
+    ours = Git(partial)
+    for args in (("diff-tree", "-p", "HEAD~1", "HEAD"), ("cat-file", "-p", old)):
+        with pytest.raises(GitError, match="not in this partial clone") as caught:
+            ours.run(*args)
+        assert caught.value.hint == f"Fetch it: git cat-file -e {old}"
+    with ours.blobs() as blobs, pytest.raises(GitError, match="missing"):
+        blobs.copy(old, io.BytesIO())
+    assert not ran.exists()
+    subprocess.run(["git", "cat-file", "-e", old], cwd=partial, capture_output=True, check=False)
+    assert ran.exists()  # the trap is armed
+
+
+@pytest.mark.parametrize(
+    ("ruin", "typed"),
+    [
+        ("rm .git/HEAD", "ref: refs/heads/"),
+        ("echo rubbish > .git/HEAD", "fsck"),
+        ("rm -r .git/refs", "mkdir"),
+        ("rm -r .git/objects", "objects"),
+        ("printf '[core\\n' > .git/config", "fsck"),
+        ("rm -r .git; echo gitdir: /no/such/place > .git", "ls -la"),
+        ("rm -r .git; mkdir .git", "Bring back"),
+    ],
+)
+def test_a_damaged_repository_is_never_answered_with_making_a_new_one(
+    repo: Path, tmp_path: Path, ruin: str, typed: str
+) -> None:
+    (repo / "sub").mkdir()
+    subprocess.run(["sh", "-c", ruin], cwd=repo, check=True)
+    for folder in (repo, repo / "sub"):
+        with pytest.raises(GitError, match="is damaged") as caught:
+            discover(folder)
+        assert typed in caught.value.hint
+        with pytest.raises(GitError):
+            init_workspace(folder, git_init=True)
+        assert not (repo / "sub/.git").exists()
+
+
+def test_a_git_that_waits_for_us_is_no_git_that_hangs(repo: Path) -> None:
+    (repo / ".gitignore").unlink(missing_ok=True)
+    os.mkfifo(repo / ".gitignore")
+    oid = git(repo, "rev-parse", "HEAD:README.md")
+    with Git(repo).blobs() as blobs:
+        for _ in range(2):
+            got = io.BytesIO()
+            blobs.copy(oid, got)
+            assert got.getvalue() == b"hello\n"
+            time.sleep(git_watch.STILL_S + 2 * git_watch.LOOK_S)
+
+
+def test_a_git_that_hangs_on_a_fifo_is_ended_with_its_name(repo: Path) -> None:
+    (repo / "a b").mkdir()
+    os.mkfifo(repo / "a b/.gitignore")
+    with pytest.raises(GitStuck, match="is a FIFO") as caught:
+        Git(repo).run("ls-files", "-o", "--exclude-standard", check=False)
+    assert caught.value.hint == f"Remove it: rm '{repo.resolve()}/a b/.gitignore'"
+
+
+def test_a_git_that_hangs_for_no_reason_we_can_see_is_ended_too(
+    git_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executable(tmp_path / "bin/git", "exec sleep 1000")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(git_watch, "HURRIED_S", 1.0)
+    monkeypatch.setattr(git_watch, "_hurried", False)
+    git_watch.hurry()
+    with pytest.raises(GitStuck, match="got no further"):
+        Git(tmp_path).run("status")
 
 
 def test_stdin_is_never_inherited(repo: Path) -> None:

@@ -513,6 +513,81 @@ def test_submodules_are_recorded_by_their_head_and_not_touched(repo: Path, tmp_p
     assert git(repo, "rev-parse", f"{moved.tree}:sub") == git(repo / "sub", "rev-parse", "HEAD")
     assert git(repo / "sub", "for-each-ref", "refs/codeframe") == ""
     assert before["index"] is not None
+    assert (
+        f"from {git(repo, 'rev-parse', 'HEAD:sub')[:10]} to"
+        in ours.changes(base.commit, moved.commit)[0].note
+    )
+
+
+def sub_of(repo: Path, tmp_path: Path) -> Path:
+    """A submodule `sub` that holds lib.py and itself a submodule `inner`."""
+    inner = make_repo(tmp_path / "inner", {"deep.py": "1\n"})
+    library = make_repo(tmp_path / "library", {"lib.py": "1\n", ".gitattributes": "* text=auto\n"})
+    allowed = ("-c", "protocol.file.allow=always")
+    git(library, *allowed, "submodule", "add", "-q", str(inner), "inner")
+    git(library, "commit", "-q", "-m", "inner")
+    git(repo, *allowed, "submodule", "add", "-q", str(library), "sub")
+    git(repo, *allowed, "submodule", "update", "-q", "--init", "--recursive")
+    git(repo, "commit", "-q", "-m", "a submodule")
+    return repo / "sub"
+
+
+@pytest.mark.parametrize("edited", ["lib.py", "inner/deep.py", "new.py", "inner/new.py"])
+def test_an_edit_inside_a_submodule_is_a_change_even_where_it_was_dirty_before(
+    repo: Path, tmp_path: Path, edited: str
+) -> None:
+    sub = sub_of(repo, tmp_path)
+    ours = snapshots(repo)
+    clean = ours.take("t", "base")
+    assert clean.left_out == ()
+    write(sub, {edited: "a person's\n"})
+    dirty = ours.take("t", "start")
+    (change,) = ours.changes(clean.commit, dirty.commit)
+    assert (change.path, change.kind) == ("sub", "modified")
+    assert change.note == "nested repository with changes of its own; not covered by undo"
+    write(sub, {edited: "an engine's, and longer\n"})
+    more = ours.take("t", "end")
+    assert [c.path for c in ours.changes(dirty.commit, more.commit)] == ["sub"]
+    assert ours.changes(more.commit, ours.take("t", "end").commit) == []
+    assert [c.path for c in snapshots(repo).changes(dirty.commit, more.commit)] == ["sub"]  # read back
+
+
+def test_a_staged_file_that_has_become_a_folder_is_not_left_out(repo: Path) -> None:
+    ours = snapshots(repo)
+    ours.take("t", "base")
+    write(repo, {"d": "x"})
+    git(repo, "add", "d")
+    (repo / "d").unlink()
+    write(repo, {"d/x": "x"})
+    took = ours.take("t", "end")
+    assert took.left_out == ()
+    assert "d/x" in paths(repo, took.tree)
+
+
+def test_a_look_at_a_submodule_is_no_change(repo: Path, tmp_path: Path) -> None:
+    """Only its index is written: a file of an old time was the same all along."""
+    sub = sub_of(repo, tmp_path)
+    write(sub, {"new.py": "x"})
+    os.utime(sub / "lib.py", (1, 1))
+    ours = snapshots(repo)
+    before = ours.take("t", "start")
+    git(sub, "status")
+    git(sub, "submodule", "status")
+    assert ours.changes(before.commit, ours.take("t", "end").commit) == []
+    git(sub, "clean", "-qfd")
+    assert ours.take("t", "end").left_out == ()
+
+
+def test_what_is_left_out_counts_as_changed_when_something_happens_to_it(repo: Path) -> None:
+    write(repo, {".env": "A=1\n", "old.pem": "x"})
+    ours = snapshots(repo)
+    before = ours.take("t", "start")
+    write(repo, {".env": "A=12\n", "new.pem": "x"})
+    (repo / "old.pem").unlink()
+    after = ours.take("t", "end")
+    found = {(c.path, c.kind) for c in ours.changes(before.commit, after.commit)}
+    assert found == {(".env", "modified"), ("new.pem", "created"), ("old.pem", "deleted")}
+    assert ours.changes(after.commit, ours.take("t", "end").commit) == []
 
 
 def test_nested_repositories(repo: Path) -> None:
@@ -735,3 +810,24 @@ def test_looks_secret(path: str, secret: bool) -> None:
 def test_permissions_of_the_cache_do_not_open_the_lock(repo: Path) -> None:
     snapshots(repo).take("t", "base")
     assert stat.S_IMODE((repo / ".git/codeframe/snapshots/lock").stat().st_mode) == 0o600
+
+
+def test_a_lock_that_never_becomes_free_is_an_error_with_the_pid_of_its_holder(
+    repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("codeframe.core.snapshot_index.LOCK_WAIT_S", 0.2)
+    ours = snapshots(repo)
+    ours.take("t", "base")
+    cache = next(repo.parent.glob("**/lock")).parent
+    hold = "import fcntl, os, sys; f = open(sys.argv[1], 'r+'); fcntl.flock(f, fcntl.LOCK_EX); "
+    hold += "f.truncate(0); f.write(str(os.getpid())); f.flush(); print('held', flush=True); sys.stdin.read()"
+    argv = [sys.executable, "-c", hold, str(cache / "lock")]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdin is not None
+        holder.stdout.readline()
+        with pytest.raises(CodeFrameError, match="is not finished") as caught:
+            ours.take("t", "end")
+        assert f"kill -9 {holder.pid}" in caught.value.hint
+        holder.stdin.close()
+    ours.take("t", "end")

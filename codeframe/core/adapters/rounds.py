@@ -21,6 +21,7 @@ class RoundRecord(NamedTuple):
     changes: tuple[FileChange, ...]
     commits: tuple[str, ...]
     gates: Mapping[str, Any] | None = None
+    moved: tuple[str, ...] = ()  # lines of `History.moved`
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; long file lists are cut, with the full count beside them."""
@@ -37,6 +38,7 @@ class RoundRecord(NamedTuple):
             "session_id": self.result.session_id,
             **in_short(self.changes),
             "commits": list(self.commits),
+            "moved": list(self.moved),
             "duration_ms": self.result.duration_ms,
             "input_tokens": usage.input_tokens,
             "cached_input_tokens": usage.cached_input_tokens,

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from codeframe.core.redaction import Redactor
+from codeframe.core.safe_read import open_regular
 
 TRANSCRIPT_NAME = "transcript.jsonl"
 MAX_BYTES = 256 * 1024 * 1024
@@ -163,7 +164,7 @@ def read_transcript(path: Path) -> Iterator[dict[str, Any]]:
     """
     for file in files_of(path):
         try:
-            stream = file.open("rb")
+            stream = open_regular(file)
         except FileNotFoundError:
             continue
         with stream:

@@ -27,6 +27,7 @@ from codeframe.core.agent_adapter import (
     Capabilities,
 )
 from codeframe.core.blocker_detection import question_in_prose
+from codeframe.core.history import History
 from codeframe.core.models import ErrorClass, TokenUsage
 from codeframe.core.redaction import Redactor
 from codeframe.core.snapshots import FileChange, Snapshot, Snapshots
@@ -91,12 +92,13 @@ class VerificationWrapper:
         changed_before: bool = False,
         summary_before: str = "",
         start: Snapshot | None = None,
+        history: History | None = None,
     ) -> None:
         """`opening` is said first where the session of an earlier run goes on, in place of the whole prompt.
 
         `changed_before` says that an earlier run of the same work already changed something,
         `summary_before` is what that run said last. `start` is a snapshot to begin with, where nothing
-        has run in the tree since.
+        has run in the tree since. `history` tells what became of branches and the like; it has begun.
         """
         self._inner = inner
         self._snapshots = snapshots
@@ -110,6 +112,7 @@ class VerificationWrapper:
         self._changed = changed_before
         self._summary_before = summary_before
         self._start = start
+        self._history = history
         self._events = EventStream()
         self._cancel = threading.Event()
         self._capabilities: Capabilities = getattr(type(inner), "capabilities", Capabilities())
@@ -161,7 +164,7 @@ class VerificationWrapper:
         if p.context.resume_session and self._opening is not None:
             prompt = self._opening
         told_no_change = False
-        last_failure: tuple[str, str] | None = None
+        last_failure: tuple[object, ...] | None = None
         while True:
             result, end = self._engine_call(p, workspace, prompt, reason)
             if result.status is not AgentResultStatus.COMPLETED:
@@ -188,7 +191,7 @@ class VerificationWrapper:
                 return self._cut_short(p, result)
             if report.status != "failed":
                 return self._passed(p, result, report)
-            failure = (report.signature(), end.tree)
+            failure = (report.signature(), end.tree, *(each.mark for each in end.left_out))
             if p.round >= self._policy.max_corrections or failure == last_failure:
                 return self._gates_failed(p, result, report, stuck=failure == last_failure)
             last_failure = failure
@@ -261,13 +264,15 @@ class VerificationWrapper:
             result = self._inner.execute(prompt, workspace, context, max(1, int(p.left_s * 1000)))
         finally:
             pump.join(timeout=5)
+        refs = self._history.look() if self._history else None
         end = self._snapshots.take(context.task_id, "end")
         changes = tuple(self._snapshots.changes(start.commit, end.commit))
         commits = tuple(self._snapshots.commits_between(start, end))
-        record = RoundRecord(p.round, reason, start.commit, end.commit, result, changes, commits)
+        moved = self._history.moved(refs, start, end) if self._history and refs else ()
+        record = RoundRecord(p.round, reason, start.commit, end.commit, result, changes, commits, moved=moved)
         self.rounds.append(record)
         self._recorder.returned(len(self.rounds) - 1, record)
-        self._changed = self._changed or bool(changes) or bool(commits)
+        self._changed = self._changed or bool(changes or commits or moved)
         p.first_start = p.first_start or start
         p.last_end = end.commit
         p.summary = result.summary or p.summary

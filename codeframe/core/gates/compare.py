@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from codeframe.core.gates.model import Failure, GateOutcome, GateResult
+from codeframe.core.safe_read import open_regular
 
 NO_BASELINE = "no baseline: every failure counts as new"
 _MAX_SOURCE_BYTES = 4 * 1024 * 1024
@@ -145,7 +146,7 @@ def _still_written(test: str, root: Path) -> bool:
     file, _, _, _ = _parts(test)
     function = _parts(test)[1].rpartition("::")[2]
     try:
-        with (root / file).open("rb") as stream:
+        with open_regular(root / file) as stream:
             return function.encode() in stream.read(_MAX_SOURCE_BYTES)
     except OSError:
         return False

@@ -10,6 +10,7 @@ from xml.parsers import expat
 
 from codeframe.core.gates.model import Failure
 from codeframe.core.gates.text import DETAIL_BYTES, clean, clip, normalise, one_line
+from codeframe.core.safe_read import open_regular
 
 # All details of one report together; the rest keep their title and a line. Bounds the cache as well.
 TOTAL_DETAIL_BYTES = 8 * 1024 * 1024
@@ -164,7 +165,7 @@ def _cases(path: Path) -> Iterable[_Case]:
     parser.StartDoctypeDeclHandler = refuse
     parser.EntityDeclHandler = refuse
     try:
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             size = _CHUNK
             while chunk := stream.read(size):
                 at = parser.CurrentByteIndex

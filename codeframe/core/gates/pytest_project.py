@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from codeframe.core.gates.project import Probe
+from codeframe.core.safe_read import read_regular
+
+_MAX_SETTINGS_BYTES = 1_000_000
 
 # Top-level folders that are no package of the project although they may hold an __init__.py.
 _NOT_PACKAGES = frozenset({"test", "tests", "doc", "docs", "examples", "scripts", "bench", "benchmarks"})
@@ -24,7 +27,7 @@ def settings(root: Path) -> dict[str, Any] | None:
     ):
         parser = configparser.RawConfigParser(strict=False)
         try:
-            parser.read_string((root / name).read_text("utf-8", "replace"))
+            parser.read_string(_text(root / name))
         except (OSError, configparser.Error):
             continue
         if parser.has_section(section):
@@ -33,7 +36,7 @@ def settings(root: Path) -> dict[str, Any] | None:
             return {}  # the file alone counts, even empty
     for name in ("pytest.toml", ".pytest.toml", "pyproject.toml"):
         try:
-            data = tomllib.loads((root / name).read_text("utf-8", "replace"))
+            data = tomllib.loads(_text(root / name))
         except (OSError, tomllib.TOMLDecodeError):
             continue
         found = data.get("tool", {}).get("pytest") if name == "pyproject.toml" else data.get("pytest", {})
@@ -41,6 +44,11 @@ def settings(root: Path) -> dict[str, Any] | None:
             inner = found.get("ini_options", found)
             return inner if isinstance(inner, dict) else {}
     return None
+
+
+def _text(path: Path) -> str:
+    text = read_regular(path, _MAX_SETTINGS_BYTES).decode("utf-8", "replace")
+    return text.replace("\r\n", "\n")
 
 
 def python_path(root: Path) -> tuple[str, ...]:

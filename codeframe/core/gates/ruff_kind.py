@@ -13,6 +13,7 @@ from codeframe.core.gates.model import Failure, Gate, GateOutcome
 from codeframe.core.gates.project import Project, own_tool
 from codeframe.core.gates.text import clip, normalise, one_line
 from codeframe.core.gates.tree import python_files, tail_of
+from codeframe.core.safe_read import read_regular
 
 _NAMES = frozenset({"ruff"})
 _MAX_REPORT_BYTES = 256 * 1024 * 1024
@@ -90,9 +91,7 @@ class RuffKind:
 def _findings(report: Path, root: Path) -> tuple[Failure, ...]:
     """The findings in ruff's JSON, () when it is not that."""
     try:
-        if report.stat().st_size > _MAX_REPORT_BYTES:
-            return ()
-        rows = json.loads(report.read_text("utf-8", "replace"))
+        rows = json.loads(read_regular(report, _MAX_REPORT_BYTES).decode("utf-8", "replace"))
         return tuple(_finding(row, root.resolve()) for row in rows)
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return ()

@@ -22,7 +22,9 @@ from codeframe.core.gates.model import Failure, Gate, GateOutcome, GateResult
 from codeframe.core.gates.project import Project
 from codeframe.core.gates.report import GateReport
 from codeframe.core.gates.runner import Command, not_run, out_of_time, run_gate
+from codeframe.core.safe_read import read_regular
 
+_MAX_CACHED_BYTES = 100_000_000
 _CACHE_VERSION = 1  # counts up when a fingerprint or the format changes: old baselines are then run again
 
 
@@ -218,7 +220,7 @@ class GateSuite:
     def _load(self, tree_id: str, gate: Gate) -> GateResult | None:
         path = self._cache_file(tree_id, gate)
         try:
-            result = GateResult.from_dict(json.loads(path.read_text("utf-8"))) if path else None
+            result = GateResult.from_dict(json.loads(read_regular(path, _MAX_CACHED_BYTES))) if path else None
         except (OSError, ValueError, KeyError, TypeError):
             return None
         return replace(result, gate=gate) if result else None

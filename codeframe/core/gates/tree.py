@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from codeframe.core.gates.text import DETAIL_BYTES, clean
+from codeframe.core.safe_read import open_regular
 
 _MAX_ENTRIES = 50_000
 _PRUNED = frozenset({"venv", "env", "node_modules", "site-packages", "build", "dist", "target", "vendor"})
@@ -33,7 +34,7 @@ def python_files(root: Path) -> Iterator[Path]:
 def tail_of(path: Path, limit: int = DETAIL_BYTES) -> str:
     """The last `limit` bytes of a text file, cleaned; "" when it cannot be read."""
     try:
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             stream.seek(max(os.fstat(stream.fileno()).st_size - limit, 0))
             return clean(stream.read(limit).decode("utf-8", "replace")).strip()
     except OSError:
