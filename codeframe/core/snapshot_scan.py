@@ -69,6 +69,11 @@ class Scan:
         for folder in re.findall(r"could not open directory '(.*?)/?': ", listing.stderr):
             self.left_out[folder] = "cannot be read"
 
+    def covered(self) -> set[str]:
+        """After `plan()`: every path that the index is to hold."""
+        gone = {path for path, entry in self.entries.items() if entry.mode == "0"}
+        return {*self._mine, *self.files} - gone
+
     def plan(self, fresh: bool) -> None:
         """Decide about every path. `fresh`: what only earlier snapshots held is not covered for that."""
         self._drop_vanished_links()
