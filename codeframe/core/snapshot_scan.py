@@ -96,7 +96,8 @@ class Scan:
             self._consider_link(path)
         self._keep_sparse()
         for path in self._user.entries.keys() - {*self._mine, *self._untracked, *links, *self.entries}:
-            if in_real_folders(self._raw.tree, path):  # tracked although ignored
+            # Tracked although ignored; but not where a folder is now in the file's place.
+            if in_real_folders(self._raw.tree, path) and not in_real_folders(self._raw.tree, f"{path}/."):
                 self._consider(path)
 
     def _drop(self, path: str) -> None:

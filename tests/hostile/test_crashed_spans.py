@@ -80,6 +80,17 @@ def test_undo_takes_back_what_a_person_wrote_between_the_kill_and_the_next_comma
     assert stage.read("mine.py") == "mine\n"
 
 
+def test_recovery_sweeps_what_a_killed_undo_left(stage: Stage) -> None:
+    litter = stage.workspace.state_dir / "index" / stage.workspace.tree_key / "undo/0123"
+
+    def killed_undo() -> None:
+        litter.parent.mkdir(parents=True)
+        litter.write_text("half a fi")
+
+    crash(stage, wrote("work.py", WORK), after=killed_undo)
+    assert [*litter.parent.iterdir()] == []
+
+
 def test_what_may_be_a_persons_is_taken_back_when_it_is_named(stage: Stage) -> None:
     task, _ = crash(
         stage, wrote("new/a.py", WORK), wrote("new/b.py", WORK), wrote("c.py", WORK),
