@@ -224,13 +224,13 @@ def stop(task_id: str = typer.Argument(..., metavar="ID", help="Task that is bei
 def undo(
     task_id: str = typer.Argument(..., metavar="ID", help="Task whose work to take back."),
     paths: list[str] | None = typer.Argument(
-        None, metavar="[-- PATH...]", help="Only these files and folders.", show_default=False
+        None, metavar="[-- PATHS]", help="Only these files and folders.", show_default=False
     ),
     json: bool = typer.Option(False, "--json", help="Print as JSON."),
 ) -> None:
     """Take back what the engine changed, where nobody changed it since.
 
-    What was changed after cf was killed may be yours: it is taken back only where a PATH names it.
+    What was changed after CodeFrame was killed may be yours: it is taken back only where PATHS name it.
     The exit status is 1 when something was changed after the run and had to be kept.
     """
     from codeframe.core.take_back import from_top

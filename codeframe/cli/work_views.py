@@ -274,7 +274,9 @@ def _maybe_yours(workspace: Workspace, run: Run) -> str:
     paths = uncertain(workspace, run)
     more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
     listed = ", ".join(path or "./" for path in paths[:5])
-    return f"Run {run.id[:8]}, changed after cf was killed: maybe yours: {listed}{more}" if paths else ""
+    return (
+        f"Run {run.id[:8]}, changed after CodeFrame was killed: maybe yours: {listed}{more}" if paths else ""
+    )
 
 
 def _tokens(run: Run) -> str:

@@ -26,7 +26,7 @@ SYMLINK = "120000"
 # Why a path is kept although nobody changed it since: asking again would not help.
 NOT_COVERED = "not covered by snapshots"
 MAYBE_OLDER = "ignored before the run, so it may be older"
-UNCERTAIN = "changed after cf was killed: maybe yours"
+UNCERTAIN = "changed after CodeFrame was killed: maybe yours"
 
 
 class UndoResult(NamedTuple):

@@ -22,7 +22,7 @@ from tests.kit.scenario import Steps, call, delete, hang, sh, touch, wait_for
 from tests.kit.waiting import wait_until
 
 WORK = "x = 1\n"
-MAYBE = "changed after cf was killed: maybe yours"
+MAYBE = "changed after CodeFrame was killed: maybe yours"
 
 
 def crash(
