@@ -12,6 +12,8 @@ from codeframe.cli.here import recovered_workspace
 from codeframe.cli.output import STATUS_COLOURS, emit_json, note, say
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from codeframe.core.admission import Plan, Request
     from codeframe.core.models import Run, Task
     from codeframe.core.workspace import Workspace
@@ -221,15 +223,22 @@ def stop(task_id: str = typer.Argument(..., metavar="ID", help="Task that is bei
 @app.command()
 def undo(
     task_id: str = typer.Argument(..., metavar="ID", help="Task whose work to take back."),
+    paths: list[str] | None = typer.Argument(
+        None, metavar="[-- PATHS]", help="Only these files and folders.", show_default=False
+    ),
     json: bool = typer.Option(False, "--json", help="Print as JSON."),
 ) -> None:
     """Take back what the engine changed, where nobody changed it since.
 
-    The exit status is 1 when something had to be kept.
+    What was changed after CodeFrame was killed may be yours: it is taken back only where PATHS name it.
+    The exit status is 1 when something was changed after the run and had to be kept.
     """
+    from codeframe.core.take_back import from_top
+
     workspace = recovered_workspace()
     task = workspace.store.tasks.find(task_id)
-    result = _undo(workspace, task, to=None if json else say)
+    only = [from_top(workspace, path) for path in paths or ()]
+    result = _undo(workspace, task, only, to=None if json else say)
     if json:
         emit_json(result)
     elif not result["complete"]:
@@ -240,12 +249,13 @@ def undo(
         raise typer.Exit(1)
 
 
-def _undo(workspace: Workspace, task: Task, to: Any) -> dict[str, Any]:
+def _undo(workspace: Workspace, task: Task, only: Sequence[str] = (), *, to: Any) -> dict[str, Any]:
     import shlex
 
     from codeframe.core.take_back import take_back
+    from codeframe.core.undo import UNCERTAIN
 
-    result = take_back(workspace, task)
+    result = take_back(workspace, task, only)
     if to is not None:
         for path in result.restored:
             to(f"restored  {path}")
@@ -253,11 +263,14 @@ def _undo(workspace: Workspace, task: Task, to: Any) -> dict[str, Any]:
             to(f"kept      {path} ({reason})")
         if result.note:
             to(result.note)
-        for path in result.restored[:1]:  # from the top of the tree (:/), wherever that is typed
+        # Paths from the top of the tree (:/), wherever that is typed.
+        for path in [path for path in result.restored if not path.endswith("/")][:1]:
             to(f"Bring it back: git restore --source={result.safety} -- {shlex.quote(f':/{path}')}")
         run = workspace.store.runs.latest(task.id)
         for line in work_views.moved_lines(workspace, run) if run else ():
             to(f"Not undone: {line}")
+        for path in [path for path, reason in result.kept if reason == UNCERTAIN][:1]:
+            to(f"If it is not yours, take it back: cf work undo {task.id[:8]} -- {shlex.quote(f':/{path}')}")
         if not result.restored and not result.kept:
             to("There was nothing to take back.")
     return {"restored": list(result.restored), "kept": [{"path": p, "reason": r} for p, r in result.kept],

@@ -90,6 +90,9 @@ def show(task_id: str = ID, json: bool = JSON) -> None:
     for run in runs:
         for line in moved_lines(workspace, run):
             say(f"run {run.id[:8]} moved: {line}")
+    for r in runs:
+        if line := _maybe_yours(workspace, r):
+            say(line)
     for blocker in blockers:
         say(
             f"{blocker.status.value.lower()}: {blocker.question}"
@@ -166,7 +169,7 @@ def diff(
     json: bool = JSON,
 ) -> None:
     """Show what the engine changed in a run, as a patch."""
-    from codeframe.core.leftovers import snapshots_of, spans
+    from codeframe.core.leftovers import snapshots_of, spans, uncertain
 
     workspace = workspace_here()
     task, chosen = _run_of(workspace, task_id, run)
@@ -181,10 +184,13 @@ def diff(
         emit_json({
             "task_id": task.id, "run_id": chosen.id, "start": start, "end": end,
             "files": [{"path": c.path, "kind": c.kind} for c in changes],
+            "uncertain": list(uncertain(workspace, chosen)),
             "diff": patch.decode("utf-8", "replace"),
         })  # fmt: skip
     elif patch.strip():
         verbatim(patch, patch=True)
+        if line := _maybe_yours(workspace, chosen):
+            note(line)
     else:
         note(f"Run {chosen.id[:8]} of task {task.id[:8]} changed nothing.")
 
@@ -330,6 +336,18 @@ def moved_lines(workspace: Workspace, run: Run) -> list[str]:
     """What became of branches, tags, stashes and HEAD in the run, each with what puts it back."""
     rounds = workspace.store.runs.rounds(run.id)
     return list(dict.fromkeys(line for record in rounds for line in record.get("moved", [])))
+
+
+def _maybe_yours(workspace: Workspace, run: Run) -> str:
+    """One line on what a person may have changed in a run that crashed; "" for nothing."""
+    from codeframe.core.leftovers import uncertain
+
+    paths = uncertain(workspace, run)
+    more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
+    listed = ", ".join(path or "./" for path in paths[:5])
+    return (
+        f"Run {run.id[:8]}, changed after CodeFrame was killed: maybe yours: {listed}{more}" if paths else ""
+    )
 
 
 def _tokens(run: Run) -> str:

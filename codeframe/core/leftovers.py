@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codeframe.core.heartbeat import watched_until
 from codeframe.core.history import History
 from codeframe.core.models import ErrorClass, Leftover, Run, RunStatus
 from codeframe.core.snapshots import Snapshots, in_short
@@ -30,13 +31,14 @@ def spans(workspace: Workspace, run: Run) -> list[tuple[str, str]]:
 def close_open_call(workspace: Workspace, snapshots: Snapshots, run: Run) -> Run:
     """Record the engine call of a run that CodeFrame did not see end, if there is one, as ending now.
 
-    What people did outside engine calls is not its doing. Raises CodeFrameError when the tree cannot
-    be snapshotted; the call then stays open, to be closed later.
+    What people did outside engine calls is not its doing; what they may have done inside is noted.
+    Raises CodeFrameError when the tree cannot be snapshotted; the call stays open, to be closed later.
     """
     start = run.process.get("open_start")
     if start is None:
         return run
-    crash = snapshots.take(run.task_id, "crash")
+    watched = start, watched_until(workspace.run_dir(run.id))
+    crash = snapshots.take(run.task_id, "crash", watched=watched)
     changes = snapshots.changes(start, crash.commit)
     moved = history_of(workspace, run).moved_before_a_crash(snapshots.load(start), crash)
     number = len(workspace.store.runs.rounds(run.id))
@@ -51,13 +53,21 @@ def close_open_call(workspace: Workspace, snapshots: Snapshots, run: Run) -> Run
         return workspace.store.runs.update(run.id, process=process, end=crash.commit)
 
 
+def uncertain(workspace: Workspace, run: Run) -> tuple[str, ...]:
+    """Paths a crashed run is said to have changed that a person may have changed after `cf` was killed."""
+    crashes = [r["end"] for r in workspace.store.runs.rounds(run.id) if r["reason"] == "crashed"]
+    snapshots = snapshots_of(workspace)
+    return tuple(sorted({path for end in crashes for path in snapshots.load(end).uncertain}))
+
+
 def chain(workspace: Workspace, run: Run) -> list[Run]:
     """The runs whose work `run` goes on with, back to the last one that was completed or undone;
-    oldest first, `run` last."""
+    oldest first, `run` last. Runs that were undone together with `run` belong to it."""
     runs = [run]
     while runs[0].previous_run_id is not None:
         previous = workspace.store.runs.get(runs[0].previous_run_id)
-        if previous.leftover is Leftover.UNDONE or previous.status is RunStatus.COMPLETED:
+        undone = previous.leftover is Leftover.UNDONE and run.leftover is not Leftover.UNDONE
+        if undone or previous.status is RunStatus.COMPLETED:
             break
         runs.insert(0, previous)
     return runs

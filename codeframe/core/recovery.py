@@ -10,6 +10,7 @@ from codeframe.core.lease import Lease
 from codeframe.core.leftovers import close_open_call, snapshots_of, spans
 from codeframe.core.models import ErrorClass, Leftover, Run, RunStatus, TaskStatus
 from codeframe.core.run_lock import is_alive, lease_path, tree_lock_path
+from codeframe.core.undo import sweep
 from codeframe.core.workspace import Workspace
 
 
@@ -50,6 +51,7 @@ def _close(workspace: Workspace, run: Run) -> str | None:
         try:
             if workspace.store.runs.get(run.id).status is not RunStatus.RUNNING:
                 return None
+            sweep(snapshots_of(workspace))
             ended = end_marked(f"{run.id}/", prefix=True)
             end, changed = _keep_work(workspace, run)
             workspace.store.runs.finish(

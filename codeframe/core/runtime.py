@@ -20,6 +20,7 @@ from codeframe.core.agent_adapter import AgentAdapter, AgentContext, AgentEvent,
 from codeframe.core.context_packager import TaskContextPackager
 from codeframe.core.engine_registry import EngineRegistry
 from codeframe.core.errors import CodeFrameError
+from codeframe.core.heartbeat import beat
 from codeframe.core.leftovers import baseline_run, chain, close_open_call, history_of, snapshots_of
 from codeframe.core.models import (
     Blocker,
@@ -102,7 +103,7 @@ class _Job:
             adapter: AgentAdapter = EngineRegistry.get(self.engine)
             prompt, context = self._pack(suite, getattr(type(adapter), "capabilities", Capabilities()))
             base = self._base()
-            with self.stop.polling(lambda: self.store.runs.stop_requested(self.run.id)):
+            with self.stop.polling(self._asked_to_stop):
                 baseline, gates_ran = self._baseline(suite, base)
                 wrapper = self._wrap(adapter, suite, baseline, start=None if gates_ran else base)
                 stopped = self.stop.event.is_set()
@@ -114,6 +115,10 @@ class _Job:
         finally:
             if self._log is not None:
                 self._log.close()
+
+    def _asked_to_stop(self) -> bool:
+        beat(self.run_dir)
+        return self.store.runs.stop_requested(self.run.id)
 
     def _left_s(self) -> float:
         return max(0.001, self._deadline - time.monotonic())
@@ -246,6 +251,7 @@ class _Job:
     # -- Recorder: what a crash must not lose -----------------------------------------------------
 
     def launched(self, start: str, session_id: str | None) -> None:
+        beat(self.run_dir)
         process = {**self.run.process, "open_start": start}
         self.run = self.store.runs.update(self.run.id, process=process, session_id=session_id)
 
@@ -322,6 +328,7 @@ class _Job:
                 return
             refused = isinstance(error, CodeFrameError)
             words = error.problem if isinstance(error, CodeFrameError) else f"{type(error).__name__}: {error}"
+            beat(self.run_dir)
             try:
                 run = close_open_call(self.workspace, self.snapshots, run)
             except (CodeFrameError, OSError):

@@ -11,10 +11,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from codeframe.core.errors import CodeFrameError
 from codeframe.core.git import Completed, Git, GitError, GitStuck, Repo
 from codeframe.core.git_watch import HURRIED_S, blocking_file, hurried
+from codeframe.core.later import later
+from codeframe.core.permissions import Look
 from codeframe.core.raw_git import GITLINK, Entry, RawGit, nul, records, rows
 from codeframe.core.safe_read import open_regular, read_regular
 from codeframe.core.snapshot_scan import LeftOut, Scan, UserIndex
@@ -41,7 +44,9 @@ class SnapshotIndex:
         self._kept = cache_dir / "index"
         self._copy = cache_dir / "index.user"  # the person's index as it was when the snapshot began
         self._lock_fd = -1
+        self._looked = cache_dir / "permissions"
         self._user: UserIndex | None = None
+        self.permissions: dict[str, Any] = {}  # of what `working_tree` stored last
         self._user_seen: tuple[object, object] = (None, None)
 
     @contextmanager
@@ -184,6 +189,7 @@ class SnapshotIndex:
 
     def _seed(self, user: UserIndex) -> None:
         """Start from the person's index for its stat data, except where that cannot be believed."""
+        self._looked.unlink(missing_ok=True)
         fresh = self._kept.with_name("index.new")
         _copy_index(self._copy, fresh)
         if fresh.exists():
@@ -201,13 +207,18 @@ class SnapshotIndex:
     def _store(self, user: UserIndex, fresh: bool) -> tuple[str, tuple[LeftOut, ...]]:
         scan = Scan(self._raw, user, self._limit)
         scan.plan(fresh)
-        self._raw.put(scan.entries)
-        if scan.files:
-            reading = ("update-index", "-z", "--add", "--remove", "--replace", "--stdin")
-            self._raw.run(*reading, stdin=nul(scan.files))
-        # A partial clone lacks the blobs of what a sparse checkout leaves out.
-        missing = ("--missing-ok",) if user.skipped else ()
-        tree = self._raw.run("write-tree", *missing).stdout.decode().strip()
+        look = Look(self._repo.toplevel, self._looked)
+        permissions = later(lambda: look.facts(scan.covered(), scan.files))
+        try:
+            self._raw.put(scan.entries)
+            if scan.files:
+                reading = ("update-index", "-z", "--add", "--remove", "--replace", "--stdin")
+                self._raw.run(*reading, stdin=nul(scan.files))
+            # A partial clone lacks the blobs of what a sparse checkout leaves out.
+            missing = ("--missing-ok",) if user.skipped else ()
+            tree = self._raw.run("write-tree", *missing).stdout.decode().strip()
+        finally:
+            self.permissions = permissions()
         return tree, tuple(scan.left_out[path] for path in sorted(scan.left_out))
 
 

@@ -86,6 +86,11 @@ class Scan:
         for folder in re.findall(r"could not open directory '(.*?)/?': ", listing.stderr):
             self._leave_out(folder, "cannot be read")
 
+    def covered(self) -> set[str]:
+        """After `plan()`: every path that the index is to hold."""
+        gone = {path for path, entry in self.entries.items() if entry.mode == "0"}
+        return {*self._mine, *self.files} - gone
+
     def plan(self, fresh: bool) -> None:
         """Decide about every path. `fresh`: what only earlier snapshots held is not covered for that."""
         self._drop_vanished_links()
@@ -108,9 +113,8 @@ class Scan:
             self._consider_link(path)
         self._keep_sparse()
         for path in self._user.entries.keys() - {*self._mine, *self._untracked, *links, *self.entries}:
-            place = self._raw.tree / path
-            # Tracked although ignored; or staged as a file and a folder by now, which has been listed.
-            if in_real_folders(self._raw.tree, path) and (place.is_symlink() or not place.is_dir()):
+            # Tracked although ignored; but not where a folder is now in the file's place.
+            if in_real_folders(self._raw.tree, path) and not in_real_folders(self._raw.tree, f"{path}/."):
                 self._consider(path)
 
     def _leave_out(self, path: str, why: str, mark: str = "") -> None:

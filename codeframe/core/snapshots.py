@@ -18,9 +18,11 @@ from typing import Any, NamedTuple
 from codeframe.core.errors import CodeFrameError
 from codeframe.core.git import Git, Repo
 from codeframe.core.later import later
-from codeframe.core.raw_git import GITLINK, Entry, rows
+from codeframe.core.permissions import Permissions, changed_bits, expand
+from codeframe.core.raw_git import GITLINK, Entry, records, rows
 from codeframe.core.snapshot_index import SnapshotIndex
 from codeframe.core.snapshot_scan import NESTED, LeftOut
+from codeframe.core.uncertain import Watch
 
 __all__ = ["LARGE_FILE_BYTES", "FileChange", "LeftOut", "Snapshot", "Snapshots", "in_short"]
 
@@ -58,7 +60,9 @@ _WHATEVER_COMES = frozenset({"end", "crash"})
 class Snapshot(NamedTuple):
     """A kept snapshot. Ids are full hex object ids; `branch` is a full ref name, None when HEAD is
     detached; `head` is None before the first commit; `index_tree` is the tree of what was staged;
-    `unfinished` says in words which merge or the like was under way ("" for none)."""
+    `unfinished` says in words which merge or the like was under way ("" for none); `uncertain` are the
+    changes since the call began that may be a person's; `permissions` are facts for `Snapshots.permissions`,
+    None in snapshots of earlier versions."""
 
     commit: str
     tree: str
@@ -69,6 +73,8 @@ class Snapshot(NamedTuple):
     left_out: tuple[LeftOut, ...]
     label: str = ""
     unfinished: str = ""
+    uncertain: tuple[str, ...] = ()
+    permissions: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -105,18 +111,21 @@ class Snapshots:
     ) -> None:
         self.repo = repo
         self.git = Git(repo.toplevel)
+        self.cache_dir = cache_dir
         self._prefix = f"refs/codeframe/{workspace_id}"
         self._index = SnapshotIndex(repo, cache_dir, large_file_bytes)
         self._taken: dict[str, Snapshot] = {}  # by commit: what was taken here need not be read back
         self._staged: tuple[tuple[str | None, ...], str] = ((), "")
 
-    def take(self, task_id: str, label: str) -> Snapshot:
+    def take(self, task_id: str, label: str, *, watched: tuple[str, int] | None = None) -> Snapshot:
         """Keep the tree as it is now under `refs/codeframe/<workspace>/<task>/<n>`.
 
         `label` is "base", "start", "end", "crash" or "undo"; with "base", coverage starts anew (see
         `SnapshotIndex.working_tree`). Raises CodeFrameError during a merge, rebase, cherry-pick,
         revert or bisect and while the index has conflicts, except for "end" and "crash": what an
-        engine did must be saved however it left the repository.
+        engine did must be saved however it left the repository. `watched` is given where nobody saw the
+        call end: its start snapshot and the time in ns until which it was watched; what changed later is
+        noted as uncertain.
         """
         with self._index.locked():
             unfinished = self.operation()
@@ -133,6 +142,8 @@ class Snapshots:
                     raise unfinished
             staged = later(lambda: self._staged_commit(user.tree, *position()[:2]))
             tree, left_out = self._index.working_tree(user, fresh=label == "base")
+            permissions = self._index.permissions
+            doubtful = self._uncertain(*watched, user.tree, tree, permissions) if watched else []
             head, branch, number = position()
             facts: dict[str, Any] = {
                 "ref": f"{self._prefix}/{task_id}/{number}",
@@ -142,6 +153,8 @@ class Snapshots:
                 "left_out": [(each.path, each.reason, each.mark) for each in left_out],
                 "label": label,
                 "unfinished": f"{unfinished.problem} {unfinished.hint}" if unfinished else "",
+                "uncertain": doubtful,
+                "permissions": permissions,
             }
             message = f"On {_short(branch)}: codeframe {label} of {task_id}\n\n{json.dumps(facts)}"
             commit = self._commit(tree, [*_parents(head), staged()], message)
@@ -233,6 +246,33 @@ class Snapshots:
         self._taken.clear()
         self._staged = ((), "")
 
+    def permissions(self, snapshot: Snapshot) -> Permissions | None:
+        """The permission bits and folders a snapshot saw; None when it is of an earlier version."""
+        facts = snapshot.permissions
+        return None if facts is None else self._expand(facts, snapshot.tree)
+
+    def _expand(self, facts: dict[str, Any], tree: str) -> Permissions:
+        modes = {}
+        for record in records(self.git.run("ls-tree", "-r", "-z", "--full-tree", tree).stdout):
+            meta, path = record.split("\t", 1)
+            modes[path] = meta.split(" ", 1)[0]
+        return expand(facts, modes)
+
+    def _uncertain(
+        self, start: str, until: int, index_tree: str, tree: str, facts: dict[str, Any]
+    ) -> list[str]:
+        """Paths that differ from the snapshot `start`, on disk or staged, and may do so only since `until`."""
+        began = self.load(start)
+        changed = {path: after for path, _, after in self.compare(began.tree, tree)}
+        watch = Watch(self.repo.toplevel, until)
+        before, now = self.permissions(began), self._expand(facts, tree)
+        found = watch.late({*changed, *(changed_bits(before, now) if before else ())})
+        if watch.is_late(self.repo.git_dir / "index"):
+            # What is staged just as the engine left it on disk goes the way of that.
+            staged = self.compare(began.index_tree, index_tree)
+            found |= {path for path, _, after in staged if path not in changed or changed[path] != after}
+        return sorted(found)
+
     def operation(self) -> CodeFrameError | None:
         """The merge or the like that waits for the person, as what to tell them."""
         for name, (operation, ending) in _BUSY.items():
@@ -301,7 +341,8 @@ class Snapshots:
 
 def _snapshot(commit: str, tree: str, facts: dict[str, Any]) -> Snapshot:
     left_out = tuple(LeftOut(*each) for each in facts["left_out"])
-    return Snapshot(commit, tree, **{**facts, "left_out": left_out})
+    uncertain = tuple(facts.get("uncertain", ()))
+    return Snapshot(commit, tree, **{**facts, "left_out": left_out, "uncertain": uncertain})
 
 
 def _note(before: Entry | None, after: Entry | None) -> str:

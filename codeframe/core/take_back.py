@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
-from codeframe.core.errors import CodeFrameError
+from codeframe.core.errors import CodeFrameError, UsageError
 from codeframe.core.leftovers import chain, close_open_call, snapshots_of, spans
 from codeframe.core.models import Leftover, RunStatus, Task, TaskStatus
 from codeframe.core.run_lock import tree_reserved
-from codeframe.core.undo import MAYBE_OLDER, NOT_COVERED, undo
+from codeframe.core.undo import MAYBE_OLDER, NOT_COVERED, UNCERTAIN, undo
 from codeframe.core.workspace import Workspace
 
 
@@ -25,8 +28,17 @@ class TakenBack(NamedTuple):
     complete: bool
 
 
-def take_back(workspace: Workspace, task: Task) -> TakenBack:
-    """Undo the task's newest run and those it went on with. Raises CodeFrameError when there is none."""
+# Kept for reasons that asking again would not change: the undo is complete all the same.
+_FINAL = (NOT_COVERED, MAYBE_OLDER, UNCERTAIN)
+
+
+def take_back(workspace: Workspace, task: Task, only: Sequence[str] = ()) -> TakenBack:
+    """Undo the task's newest run and those it went on with, or of that the files and folders `only`.
+
+    What may be a person's is taken back only where `only` names it, which can be done after a whole undo,
+    too. `only` holds paths from the top of the tree (see `from_top`). Raises CodeFrameError when there is
+    no run to undo, UsageError when it changed none of what `only` names.
+    """
     store = workspace.store
     runs = sorted(store.runs.list(task_id=task.id), key=lambda r: -r.attempt)
     if not runs:
@@ -34,7 +46,7 @@ def take_back(workspace: Workspace, task: Task) -> TakenBack:
     # A run that changed nothing hides the one before it; one that is undone does not: going back
     # further would take accepted work that nobody named.
     newest = next((r for r in runs if spans(workspace, r) or r.leftover is not Leftover.NONE), runs[0])
-    if newest.leftover is Leftover.UNDONE:
+    if newest.leftover is Leftover.UNDONE and not only:
         raise CodeFrameError(
             f"The last work of task {task.id[:8]} is undone already.", f"Type: cf work show {task.id[:8]}"
         )
@@ -45,10 +57,10 @@ def take_back(workspace: Workspace, task: Task) -> TakenBack:
     with tree_reserved(workspace, f"undo of task {task.id[:8]}"):
         runs = [close_open_call(workspace, snapshots, run) for run in runs]
         pairs = [pair for run in runs for pair in spans(workspace, run)]
-        result = undo(snapshots, task.id, [(snapshots.load(a), snapshots.load(b)) for a, b in pairs])
-        complete = all(reason.startswith((NOT_COVERED, MAYBE_OLDER)) for _, reason in result.kept)
+        result = undo(snapshots, task.id, [(snapshots.load(a), snapshots.load(b)) for a, b in pairs], only)
+        complete = all(reason.startswith(_FINAL) for _, reason in result.kept)
         with store.write():
-            for run in runs if complete else ():  # else it can be asked for again
+            for run in runs if complete and not only else ():  # else it can be asked for again
                 store.runs.update(run.id, leftover=Leftover.UNDONE)
             if task.status is TaskStatus.DONE and result.restored:
                 store.tasks.set_status(task.id, TaskStatus.READY)
@@ -59,3 +71,18 @@ def take_back(workspace: Workspace, task: Task) -> TakenBack:
                 task_id=task.id,
             )
     return TakenBack(result.restored, result.kept, result.note, result.safety.ref, complete)
+
+
+def from_top(workspace: Workspace, typed: str) -> str:
+    """A path as a person of git types it, from the current folder or as `:/path`, relative to the top.
+
+    It need not exist. Raises UsageError when it is outside the working tree.
+    """
+    top = workspace.repo.toplevel
+    place = top / typed[2:] if typed.startswith(":/") else Path.cwd() / typed
+    whole = os.path.normpath(place)
+    if whole == str(top):
+        return ""
+    if not whole.startswith(f"{top}/"):
+        raise UsageError(f"{typed} is outside the working tree {top}.", "Name a path in it.")
+    return whole.removeprefix(f"{top}/")

@@ -8,27 +8,31 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 import stat
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, cast
 
+from codeframe.core.errors import UsageError
 from codeframe.core.git import BlobReader
+from codeframe.core.permissions import changed_bits
 from codeframe.core.raw_git import GITLINK, Entry, index_info, nul, records
+from codeframe.core.replacing import Replacing
 from codeframe.core.safe_read import open_regular
 from codeframe.core.snapshot_scan import in_real_folders
 from codeframe.core.snapshots import FileChange, Snapshot, Snapshots
+from codeframe.core.undo_folders import Folders
 
 SYMLINK = "120000"
 # Why a path is kept although nobody changed it since: asking again would not help.
 NOT_COVERED = "not covered by snapshots"
 MAYBE_OLDER = "ignored before the run, so it may be older"
+UNCERTAIN = "changed after CodeFrame was killed: maybe yours"
 
 
 class UndoResult(NamedTuple):
-    """`restored` are paths now as before the run, `kept` (path, reason) those left alone, `safety` the
-    snapshot taken first, `note` what a person may still want to do (may be empty)."""
+    """`restored` are paths now as before the run (folders end in "/"), `kept` (path, reason) those left
+    alone, `safety` the snapshot taken first, `note` what a person may still want to do (may be empty)."""
 
     restored: tuple[str, ...]
     kept: tuple[tuple[str, str], ...]
@@ -36,37 +40,77 @@ class UndoResult(NamedTuple):
     note: str = ""
 
 
-def undo(snapshots: Snapshots, task_id: str, spans: Sequence[tuple[Snapshot, Snapshot]]) -> UndoResult:
+def undo(
+    snapshots: Snapshots,
+    task_id: str,
+    spans: Sequence[tuple[Snapshot, Snapshot]],
+    only: Sequence[str] = (),
+) -> UndoResult:
     """Take back the changes of each (start, end) span, the newest first. HEAD and its branch do not move.
 
     `spans` are in the order they happened; what changed between two of them was not the run's and
-    stays. Raises CodeFrameError when no snapshot can be taken (say, during a merge); nothing has
-    changed then.
+    stays. So does what may be a person's (see `Snapshot.uncertain`), unless `only` names it: files and
+    folders, relative to the top, to which the undo is limited. Raises UsageError when one of these was
+    not changed, CodeFrameError when no snapshot can be taken (say, during a merge); nothing has changed
+    then.
     """
+    works = [_Span(snapshots, start, end, only) for start, end in reversed(spans)]
+    touched = {path for work in works for path in work.touched()}
+    for name in only:
+        if not any(_covers(name, path) for path in touched):
+            raise UsageError(
+                f"{name or '.'} is not among what the engine changed.",
+                f"See what is: cf work diff {task_id[:8]} --stat",
+            )
+    sweep(snapshots)
     safety = snapshots.take(task_id, "undo")
-    work = _Undo(snapshots, sha256=len(safety.commit) == 64)
-    for start, end in reversed(spans):
-        work.run(snapshots.changes(start.commit, end.commit))
-        for each in (*start.left_out, *end.left_out):
-            work.kept[each.path] = f"{NOT_COVERED}: {each.reason}"
-        _restore_index(snapshots, start, end, work.kept.keys())
-    note = _note(spans[0][0], spans[-1][1], safety) if spans else ""
-    restored = work.restored - work.kept.keys()  # a later span given back, an earlier one not
-    return UndoResult(tuple(sorted(restored)), tuple(sorted(work.kept.items())), safety, note)
+    restored: set[str] = set()
+    kept: dict[str, str] = {}
+    for work in works:
+        work.run(restored, kept)
+    note = _note(spans[0][0], spans[-1][1], safety) if spans and not only else ""
+    restored -= kept.keys()  # a later span given back, an earlier one not
+    return UndoResult(tuple(sorted(restored)), tuple(sorted(kept.items())), safety, note)
 
 
-class _Undo:
-    """The working tree's part."""
+def sweep(snapshots: Snapshots) -> None:
+    """Remove what an undo that was killed left half-made. Hold the lock of the tree."""
+    _replacing(snapshots).sweep()
 
-    def __init__(self, snapshots: Snapshots, *, sha256: bool) -> None:
-        self.restored: set[str] = set()
-        self.kept: dict[str, str] = {}
+
+class _Span:
+    """What happened in one engine call, and how it is taken back."""
+
+    def __init__(self, snapshots: Snapshots, start: Snapshot, end: Snapshot, only: Sequence[str]) -> None:
+        self._snapshots = snapshots
+        self._start, self._end = start, end
+        self._only = only
         self._git = snapshots.git
         self._top = snapshots.repo.toplevel
-        self._sha256 = sha256
+        self._sha256 = len(start.commit) == 64
+        self._changes = snapshots.changes(start.commit, end.commit)
+        self._staged = snapshots.compare(start.index_tree, end.index_tree)
+        self._left_out = {each.path: each.reason for each in (*start.left_out, *end.left_out)}
+        before, after = snapshots.permissions(start), snapshots.permissions(end)
+        self._bits = changed_bits(before, after) if before and after else set[str]()
+        self._before = before.files if before else {}
+        self._after = after.files if after else {}
+        self._folders = Folders(self._top, before, after)
+        self._gone = before.empty if before else frozenset[str]()
+        self._doubtful = frozenset(() if only else end.uncertain)
+        self._replacing = _replacing(snapshots)
 
-    def run(self, changes: list[FileChange]) -> None:
+    def touched(self) -> set[str]:
+        """Every path with a difference between start and end, and those that no snapshot covers."""
+        paths = {change.path for change in self._changes} | {path for path, _, _ in self._staged}
+        return paths | self._bits | self._left_out.keys() | self._gone
+
+    def run(self, restored: set[str], kept: dict[str, str]) -> None:
         """Ignore rules first, as they tell which new files are not the run's; then removals, to make room."""
+        self.restored, self.kept = restored, kept
+        changes = [change for change in self._changes if self._wanted(change.path)]
+        bits = {path for path in self._bits - self._doubtful if self._wanted(path)}
+        self._folders.open([change.path for change in changes], bits)
         with self._git.blobs() as blobs:
             rules = [change for change in changes if _is_ignore_file(change.path)]
             others = [change for change in changes if not _is_ignore_file(change.path)]
@@ -74,6 +118,19 @@ class _Undo:
             if rules:
                 others = self._without_formerly_ignored(others)
             self._restore(others, blobs)
+        self._restore_bits(bits - {change.path for change in changes})
+        made = self._folders.make_empty(filter(self._wanted, self._gone))
+        self.restored.update(f"{folder}/" for folder in (*made, *self._folders.close()))
+        for path in self._doubtful - {change.path for change in changes}:
+            self.kept.setdefault(path or "./", UNCERTAIN)
+        for path, reason in self._left_out.items():
+            if self._wanted(path):
+                self.kept[path] = f"{NOT_COVERED}: {reason}"
+        staged = [each for each in self._staged if self._wanted(each[0]) and each[0] not in self.kept]
+        _restore_index(self._snapshots, staged)
+
+    def _wanted(self, path: str) -> bool:
+        return not self._only or any(_covers(name, path) for name in self._only)
 
     def _restore(self, changes: list[FileChange], blobs: BlobReader) -> None:
         for change in sorted(changes, key=lambda each: each.before is not None):
@@ -82,6 +139,8 @@ class _Undo:
                 continue  # an earlier undo was here
             if GITLINK in {entry.mode for entry in (change.before, change.after) if entry}:
                 self.kept[change.path] = "a nested repository"
+            elif change.path in self._doubtful:
+                self.kept[change.path] = UNCERTAIN
             elif isinstance(now, str):
                 self.kept[change.path] = now
             elif now != change.after:
@@ -90,6 +149,20 @@ class _Undo:
                 self.kept[change.path] = why
             else:
                 self.restored.add(change.path)
+
+    def _restore_bits(self, paths: Iterable[str]) -> None:
+        """Permissions that the run changed and nobody since; a person's later ones stay without a word."""
+        for path in paths:
+            place = self._top / path
+            if path not in self._before or not in_real_folders(self._top, path):
+                continue
+            try:
+                found = place.lstat().st_mode
+                if stat.S_ISREG(found) and stat.S_IMODE(found) == self._after[path]:
+                    place.chmod(self._before[path])
+                    self.restored.add(path)
+            except OSError as error:
+                self.kept[path] = f"cannot be changed ({error.strerror})"
 
     def _without_formerly_ignored(self, changes: list[FileChange]) -> list[FileChange]:
         """What the run's edits of .gitignore uncovered may be older than the run: it stays."""
@@ -141,17 +214,13 @@ class _Undo:
         try:
             if entry is None:
                 place.unlink()
-                self._prune(place.parent)
+                self._folders.prune(place.parent)
                 return ""
-            self._make_folders(path)
-            temporary = place.with_name(f".codeframe-undo-{secrets.token_hex(8)}")
-            try:
-                self._write(temporary, place, entry, blobs)
-                if place.is_dir() and not place.is_symlink():
-                    _remove_empty(place)
-                temporary.replace(place)
-            finally:
-                temporary.unlink(missing_ok=True)
+            self._folders.make(path.rpartition("/")[0])
+            bits = self._wanted_bits(path, entry)
+            if place.is_dir() and not place.is_symlink():
+                _remove_empty(place)
+            self._replacing.put(place, lambda new: _write(new, entry, bits, blobs))
         except (FileExistsError, NotADirectoryError):
             return "a file or symlink is in the way"
         except IsADirectoryError:
@@ -160,36 +229,41 @@ class _Undo:
             return f"cannot be written ({error.strerror})"
         return ""
 
-    def _write(self, temporary: Path, place: Path, entry: Entry, blobs: BlobReader) -> None:
+    def _wanted_bits(self, path: str, entry: Entry) -> int | None:
+        """The permissions a file gets back: a person's where they changed them since, else those from
+        before the run; None for those of any new file."""
         executable = entry.mode == "100755"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        with os.fdopen(os.open(temporary, flags, 0o777 if executable else 0o666), "wb") as file:
-            blobs.copy(entry.oid, file)
-            if place.is_file() and not place.is_symlink():  # git knows of one bit only: keep the others
-                mode = stat.S_IMODE(place.stat().st_mode) & ~0o111
-                os.fchmod(file.fileno(), mode | (mode & 0o444) >> 2 if executable else mode)
-        if entry.mode == SYMLINK:
-            target = temporary.read_bytes()
-            temporary.unlink()
-            os.symlink(target, os.fsencode(temporary))
+        place = self._top / path
+        if place.is_file() and not place.is_symlink():
+            now = stat.S_IMODE(place.stat().st_mode)
+            if path not in self._before or self._after.get(path) != now:
+                plain = now & ~0o111
+                return plain | (plain & 0o444) >> 2 if executable else plain
+        return self._before.get(path)
 
-    def _make_folders(self, path: str) -> None:
-        """The folders above `path`, one by one: `mkdir -p` would follow a symlink out of the tree."""
-        folder = self._top
-        for part in path.split("/")[:-1]:
-            folder = folder / part
-            if not os.path.lexists(folder):
-                folder.mkdir()
-            elif folder.is_symlink() or not folder.is_dir():
-                raise NotADirectoryError
 
-    def _prune(self, folder: Path) -> None:
-        while folder != self._top:
-            try:
-                folder.rmdir()
-            except OSError:
-                return
-            folder = folder.parent
+def _write(new: Path, entry: Entry, bits: int | None, blobs: BlobReader) -> None:
+    """Make the file `new`, never open to more people than it will be."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    usual = 0o777 if entry.mode == "100755" else 0o666
+    with os.fdopen(os.open(new, flags, usual if bits is None else 0o600), "wb") as file:
+        blobs.copy(entry.oid, file)
+        if bits is not None:
+            file.flush()
+            os.fchmod(file.fileno(), bits)
+    if entry.mode == SYMLINK:
+        target = new.read_bytes()
+        new.unlink()
+        os.symlink(target, os.fsencode(new))
+
+
+def _replacing(snapshots: Snapshots) -> Replacing:
+    return Replacing(snapshots.cache_dir / "undo")
+
+
+def _covers(name: str, path: str) -> bool:
+    """Whether `path` is what a person named, or lies in it; "" is the top."""
+    return not name or path == name or path.startswith(f"{name}/")
 
 
 def _holds_nothing(folder: Path) -> bool:
@@ -203,13 +277,9 @@ def _remove_empty(folder: Path) -> None:
         os.rmdir(inner)
 
 
-def _restore_index(snapshots: Snapshots, base: Snapshot, end: Snapshot, kept: Iterable[str]) -> None:
+def _restore_index(snapshots: Snapshots, changes: Iterable[tuple[str, Entry | None, Entry | None]]) -> None:
     """Put back what was staged, wherever the index still is what the run left."""
-    staged = {
-        path: (before, after) for path, before, after in snapshots.compare(base.index_tree, end.index_tree)
-    }
-    for path in kept:
-        staged.pop(path, None)
+    staged = {path: (before, after) for path, before, after in changes}
     if not staged:
         return
     now: dict[str, Entry] = {}

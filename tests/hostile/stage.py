@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from codeframe.core.workspace import Workspace, init_workspace
 from tests.kit.engines import Completed, run_cf, start_cf
 from tests.kit.repos import Content, git, make_repo, write
 from tests.kit.scenario import FakeEngine
+from tests.kit.waiting import wait_until
 
 WAIT_S = 60.0  # for what must happen soon; reached only when a test fails
 
@@ -101,6 +103,21 @@ class Stage:
     def begin(self, task: Task, *more: str) -> subprocess.Popen[str]:
         """`cf work start` in the background."""
         return start_cf(*self.start_args(task, *more), cwd=self.place, env=self.env)
+
+    def kill(self, task: Task, process: subprocess.Popen[str], release: Path | None = None) -> str:
+        """kill -9 of a `begin` that was seen to live after all that is in the tree; returns its stderr.
+
+        `release` is made right after, for what holds its pipes.
+        """
+        run = self.workspace.store.runs.latest(task.id)
+        assert run is not None
+        beats = self.workspace.run_dir(run.id) / "alive"
+        now = beats.stat().st_mtime_ns
+        wait_until(lambda: beats.stat().st_mtime_ns > now)
+        os.kill(process.pid, signal.SIGKILL)
+        if release is not None:
+            release.touch()
+        return process.communicate(timeout=WAIT_S)[1]
 
     def ended(self, task: Task, process: subprocess.Popen[str]) -> Outcome:
         """What became of a `begin`."""

@@ -168,8 +168,7 @@ def test_a_new_start_on_work_nobody_accepted_names_the_choices(stage: Stage) -> 
 def _kill_cf(stage: Stage, task: Task) -> None:
     process = stage.begin(task)
     wait_until((stage.repo.parent / "there").exists)
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate(timeout=WAIT_S)
+    stage.kill(task, process)
 
 
 def _interrupt_cf(stage: Stage, task: Task) -> None:
