@@ -54,7 +54,7 @@ CORRECTIONS = typer.Option(
     metavar="N",
     rich_help_panel=LIMITS,
     parser=typed.whole_number("--max-corrections", 0, 1000),
-    help="How often failed gates go back to the engine (default 3).",
+    help="How often failed gates go back to the engine (default 3; 0 is never).",
 )
 STRICT = typer.Option(
     None, "--strict", rich_help_panel=CHECKS, help="Failures that were there before count too."

@@ -70,7 +70,7 @@ def plan(workspace: Workspace, task: Task, request: Request) -> Plan:
     else:
         engine, why = resolve_engine(workspace, request.engine, task.engine)
     check_engine(engine, why, task)
-    options = RunOptions.merge(config, request.typed or {}, before.options if before else None)
+    options = RunOptions.merge(config, request.typed or {}, before)
     suite = None if options.no_gates else gate_suite(workspace, config, strict=options.strict)
     if suite is not None and suite.missing():
         gate = suite.missing()[0]
@@ -164,9 +164,9 @@ def _claimable(kind: RunKind) -> tuple[TaskStatus, ...]:
 def _session_to_resume(planned: Plan) -> str | None:
     """The earlier session, where it can go on: the same engine, and a resume rather than a fresh try."""
     previous = planned.previous
-    if planned.kind is not RunKind.RESUME or previous is None or previous.engine != planned.engine:
+    if planned.kind is not RunKind.RESUME or previous is None:
         return None
-    return previous.session_id
+    return previous.session_id if EngineRegistry.same(previous.engine, planned.engine) else None
 
 
 def _check_status(workspace: Workspace, task: Task, previous: Run | None, request: Request) -> None:

@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,18 @@ INTERRUPTED = (
     "Interrupted: the session was stopped before this call returned. It may have had its effect or part of "
     "it; look before you repeat it."
 )
+SESSIONS = "sessions"  # the folder of their files, in a workspace's state
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _FORMAT = 1
 # Signed by the model: they go back as they came or not at all.
 _SIGNED = frozenset({"thinking", "redacted_thinking"})
+
+
+def forget(folder: Path, session_ids: Iterable[str]) -> None:
+    """Delete the files of these sessions, where `folder` has them: other engines keep theirs elsewhere."""
+    for session_id in session_ids:
+        if _ID.fullmatch(session_id):
+            (folder / f"{session_id}.jsonl").unlink(missing_ok=True)
 
 
 class SessionLost(Exception):

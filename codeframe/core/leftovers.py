@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from codeframe.core.models import ErrorClass, Leftover, Run, RunStatus
 from codeframe.core.snapshots import Snapshots, in_short
 from codeframe.core.workspace import Workspace
+
+# What is noted of an engine call in `Run.process` while it is open: its start snapshot and the engine's session.
+OPEN_START, ENGINE = "open_start", "engine"
 
 # Leftovers whose changes may still be in the tree.
 IN_TREE = frozenset({Leftover.PENDING, Leftover.KEPT})
@@ -26,13 +31,13 @@ def close_open_call(workspace: Workspace, snapshots: Snapshots, run: Run) -> Run
     What people did outside engine calls is not its doing. Raises CodeFrameError when the tree cannot
     be snapshotted; the call then stays open, to be closed later.
     """
-    start = run.process.get("open_start")
+    start = run.process.get(OPEN_START)
     if start is None:
         return run
     crash = snapshots.take(run.task_id, "crash")
     changes = snapshots.changes(start, crash.commit)
     number = len(workspace.store.runs.rounds(run.id))
-    process = {key: value for key, value in run.process.items() if key != "open_start"}
+    process = without_call(run)
     with workspace.store.write():  # one step: doing it again after a kill must not count it twice
         workspace.store.runs.add_round(
             run.id, number,
@@ -41,6 +46,11 @@ def close_open_call(workspace: Workspace, snapshots: Snapshots, run: Run) -> Run
              **in_short(changes)},
         )  # fmt: skip
         return workspace.store.runs.update(run.id, process=process, end=crash.commit)
+
+
+def without_call(run: Run) -> dict[str, Any]:
+    """`Run.process` without what is noted of an open engine call."""
+    return {key: value for key, value in run.process.items() if key not in (OPEN_START, ENGINE)}
 
 
 def chain(workspace: Workspace, run: Run) -> list[Run]:

@@ -3,8 +3,9 @@
 Four things tell that a process belongs to a run: the marker in the environment it was started with, its
 session, its descent from the engine, and (Linux) that it came to this process as an orphan while the
 engine was watched: whoever else starts something here, git, stays in our own session. Once CodeFrame
-itself was killed only the first three are left, and so a process that dropped the marker, left the
-session and lost its parent is not found; nor is it on macOS, which knows no subreaper.
+itself was killed only the first three are left (for the session see engine_session.py), and so a process
+that dropped the marker, left the session and lost its parent is not found; nor is it on macOS, which
+knows no subreaper.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,6 @@ MARKER = "CODEFRAME_RUN_ID"
 _LINUX = sys.platform.startswith("linux")
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _KILL_S = 5.0  # how long the kill rounds go on before giving up on what cannot be killed
-_SAME_START_S = 2.0  # a start time is told relative to the wall clock, which may be adjusted
 _reaping = threading.Lock()
 _subreaper = False  # whether this process became one
 _adopting = threading.Lock()
@@ -202,35 +202,33 @@ def process_identity(pid: int | None = None) -> dict[str, Any]:
     if _LINUX:
         boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         pid_ns = os.readlink("/proc/self/ns/pid")
-        started_at = _started_at(pid)
+        lines = Path("/proc/stat").read_text().splitlines()
+        booted = int(next(line for line in lines if line.startswith("btime")).split()[1])
+        started_at = booted + started(pid)  # as psutil tells it, without the time to import that
         return {"pid": pid, "started_at": started_at, "boot_id": boot_id, "pid_ns": pid_ns, "host": host}
     import psutil
 
-    try:
-        started_at = psutil.Process(pid).create_time()
-    except psutil.NoSuchProcess:
-        raise ProcessLookupError(f"no process {pid}") from None
+    started_at = started(pid)
     boot_id = str(int(psutil.boot_time()))
     return {"pid": pid, "started_at": started_at, "boot_id": boot_id, "pid_ns": None, "host": host}
 
 
-def end_identified(identity: Mapping[str, Any], *, grace_s: float = 1.0) -> list[str]:
-    """End the very process an earlier `process_identity` named, its descendants and its session.
+def started(pid: int) -> float:
+    """When a process started: seconds since the boot (Linux; no change of the wall clock moves them) or the epoch.
 
-    For recovery, beside the marker: an engine may hide its environment (see above). Does nothing
-    unless host, boot, pid namespace and start time are the same. Returns descriptions.
+    Raises ProcessLookupError when there is no such process.
     """
+    if _LINUX:
+        fields = _stat(pid)
+        if not fields:
+            raise ProcessLookupError(f"no process {pid}")
+        return int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    import psutil
+
     try:
-        now = process_identity(identity["pid"])
-    except ProcessLookupError:
-        return []
-    if any(now[key] != identity[key] for key in ("boot_id", "pid_ns", "host")):
-        return []
-    if abs(now["started_at"] - identity["started_at"]) > _SAME_START_S:
-        return []
-    engine = _process(identity["pid"])
-    known = [] if engine is None else [engine]
-    return list(end_processes(lambda: [*known, *session_members(identity["pid"])], grace_s=grace_s).values())
+        return psutil.Process(pid).create_time()
+    except psutil.NoSuchProcess:
+        raise ProcessLookupError(f"no process {pid}") from None
 
 
 def reap(pids: Iterable[int]) -> None:
@@ -357,15 +355,6 @@ def _state_and_session(pid: int) -> tuple[str, int]:
     """The state letter and the session of a process; ("", 0) when it is gone."""
     fields = _stat(pid)
     return (fields[0], int(fields[3])) if fields else ("", 0)
-
-
-def _started_at(pid: int) -> float:
-    """When a process started, in seconds since the epoch; as psutil tells it, without the time to import that."""
-    fields = _stat(pid)
-    if not fields:
-        raise ProcessLookupError(f"no process {pid}")
-    booted = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime"))
-    return int(booted.split()[1]) + int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 
 def _stat(pid: int) -> list[str]:

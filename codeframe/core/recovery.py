@@ -5,12 +5,18 @@ Every step can be repeated: a recovery that is killed half-way is simply done ag
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 from codeframe.core.errors import CodeFrameError
 from codeframe.core.lease import Lease
-from codeframe.core.leftovers import close_open_call, snapshots_of, spans
+from codeframe.core.leftovers import ENGINE, close_open_call, snapshots_of, spans
 from codeframe.core.models import ErrorClass, Leftover, Run, RunStatus, TaskStatus
 from codeframe.core.run_lock import is_alive, lease_path, tree_lock_path
 from codeframe.core.workspace import Workspace
+
+if TYPE_CHECKING:
+    import psutil
 
 
 def recover(workspace: Workspace) -> list[str]:
@@ -37,8 +43,6 @@ def _ours(workspace: Workspace, run: Run) -> bool:
 
 
 def _close(workspace: Workspace, run: Run) -> str | None:
-    from codeframe.core.process_sweep import end_marked
-
     # Holding both locks keeps a second recovery and a new run out while this one works.
     tree = Lease.acquire(tree_lock_path(workspace), {"purpose": "recovery", "run": run.id})
     if tree is None:
@@ -50,7 +54,7 @@ def _close(workspace: Workspace, run: Run) -> str | None:
         try:
             if workspace.store.runs.get(run.id).status is not RunStatus.RUNNING:
                 return None
-            ended = end_marked(f"{run.id}/", prefix=True)
+            ended = _end_left(workspace, run)
             end, changed = _keep_work(workspace, run)
             workspace.store.runs.finish(
                 run.id, RunStatus.FAILED, TaskStatus.READY, error_class=ErrorClass.CRASHED,
@@ -66,6 +70,21 @@ def _close(workspace: Workspace, run: Run) -> str | None:
     return (
         f"Run {run.id[:8]} of task {run.task_id[:8]} had crashed: kept its work{still}. "
         f"Go on with: cf work resume {run.task_id[:8]}"
+    )
+
+
+def _end_left(workspace: Workspace, run: Run) -> list[str]:
+    """End what the run left running; descriptions of it."""
+    from codeframe.core.process_sweep import end_processes, find_marked
+
+    find_more: Callable[[], list[psutil.Process]] = list
+    if note := run.process.get(ENGINE):
+        from codeframe.core.engine_session import leftovers_of
+
+        find_more = leftovers_of(note, run.process, workspace.run_dir(run.id))
+    # The session first: the engine is the best witness of it, as long as it lives.
+    return list(
+        end_processes(lambda: [*find_more(), *find_marked(f"{run.id}/", prefix=True)], grace_s=1.0).values()
     )
 
 

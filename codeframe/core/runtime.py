@@ -18,9 +18,18 @@ from codeframe.core.adapters.verification_wrapper import Policy, VerificationWra
 from codeframe.core.admission import gate_suite
 from codeframe.core.agent_adapter import AgentAdapter, AgentContext, AgentEvent, AgentResult, Capabilities
 from codeframe.core.context_packager import TaskContextPackager
+from codeframe.core.durations import format_duration
 from codeframe.core.engine_registry import EngineRegistry
 from codeframe.core.errors import CodeFrameError
-from codeframe.core.leftovers import baseline_run, chain, close_open_call, snapshots_of
+from codeframe.core.leftovers import (
+    ENGINE,
+    OPEN_START,
+    baseline_run,
+    chain,
+    close_open_call,
+    snapshots_of,
+    without_call,
+)
 from codeframe.core.models import (
     Blocker,
     BlockerStatus,
@@ -34,7 +43,7 @@ from codeframe.core.models import (
 )
 from codeframe.core.redaction import Redactor
 from codeframe.core.run_lock import held_by_us, lock_run
-from codeframe.core.run_options import RunOptions
+from codeframe.core.run_options import RunOptions, spent_limit
 from codeframe.core.snapshots import Snapshot, Snapshots
 from codeframe.core.stop_switch import StopSwitch
 from codeframe.core.workspace import Workspace
@@ -44,6 +53,7 @@ if TYPE_CHECKING:
 
 OnEvent = Callable[[AgentEvent], None]
 FEEDBACK_FILE = "feedback.md"
+MODEL = "model"  # in `Run.process`: as the engine named it, which need not be what was asked for
 
 
 def execute_agent(
@@ -92,11 +102,12 @@ class _Job:
         """pack -> base snapshot -> baseline -> wrapper -> verdict."""
         try:
             self.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._say_limit()
             suite = self._suite()
             adapter: AgentAdapter = EngineRegistry.get(self.engine)
             prompt, context = self._pack(suite, getattr(type(adapter), "capabilities", Capabilities()))
             base = self._base()
-            with self.stop.polling(lambda: self.store.runs.stop_requested(self.run.id)):
+            with self.stop.polling(self._stop_asked):
                 baseline, gates_ran = self._baseline(suite, base)
                 wrapper = self._wrap(adapter, suite, baseline, start=None if gates_ran else base)
                 stopped = self.stop.event.is_set()
@@ -106,8 +117,26 @@ class _Job:
             self._give_up(e)
             raise
 
+    def _stop_asked(self) -> bool:
+        """Asked twice a second, and a sign of life as well."""
+        from codeframe.core.engine_session import beat
+
+        beat(self.run_dir)
+        return self.store.runs.stop_requested(self.run.id)
+
     def _left_s(self) -> float:
         return max(0.001, self._deadline - time.monotonic())
+
+    def _say_limit(self) -> None:
+        """After a run that used up a limit: which one holds now, typed or not."""
+        before = self.run.previous_run_id
+        if self.run.kind is RunKind.START or before is None:
+            return
+        previous = self.store.runs.get(before)
+        if limit := spent_limit(previous):
+            now, then = (getattr(o, limit) for o in (self.options, RunOptions.from_dict(previous.options)))
+            what = "Time limit" if limit == "timeout_s" else "Longest silence"
+            self._say(f"{what}: {format_duration(now)}; the run before used up its {format_duration(then)}.")
 
     # -- the steps --------------------------------------------------------------------------------
 
@@ -187,12 +216,15 @@ class _Job:
         )  # fmt: skip
 
     def _session_model(self) -> str | None:
-        """The model the session to be resumed began with, as the engine named it in an earlier call."""
-        if self.run.previous_run_id is None:
-            return None
-        rounds = self.store.runs.rounds(self.run.previous_run_id)
-        named = [r["engine"]["model"] for r in rounds if (r.get("engine") or {}).get("model")]
-        return str(named[-1]) if named else None
+        """The model the session to be resumed began with, as the engine named it in an earlier run."""
+        for run in reversed(chain(self.workspace, self.run)[:-1]):
+            if run.session_id != self.run.session_id:
+                continue
+            rounds = self.store.runs.rounds(run.id)
+            named = [r["engine"]["model"] for r in rounds if (r.get("engine") or {}).get("model")]
+            if model := (named[-1] if named else run.process.get(MODEL)):
+                return str(model)
+        return None
 
     def _opening(self) -> str | None:
         """What a resumed session is told first: the answers a person gave, and their note."""
@@ -234,19 +266,37 @@ class _Job:
     # -- Recorder: what a crash must not lose -----------------------------------------------------
 
     def launched(self, start: str, session_id: str | None) -> None:
-        process = {**self.run.process, "open_start": start}
-        self.run = self.store.runs.update(self.run.id, process=process, session_id=session_id)
+        with self.store.write():
+            process = {**self.store.runs.get(self.run.id).process, OPEN_START: start}
+            self.run = self.store.runs.update(self.run.id, process=process, session_id=session_id)
 
     def returned(self, index: int, record: RoundRecord) -> None:
         calls = self.wrapper.rounds if self.wrapper else []
         usage = sum((c.result.token_usage for c in calls if c.result.token_usage), TokenUsage())
         with self.store.write():
             self.store.runs.add_round(self.run.id, index, self.redactor.redact_all(record.to_dict()))
-            process = {k: v for k, v in self.run.process.items() if k != "open_start"}
+            process = without_call(self.store.runs.get(self.run.id))
             self.run = self.store.runs.update(
                 self.run.id, process=process, end=record.end, rounds=index + 1, usage=usage,
                 session_id=record.result.session_id or self.run.session_id,
             )  # fmt: skip
+
+    def _heard(self, metadata: Mapping[str, Any]) -> None:
+        """Note what recovery and resume need of a call that may never return: the engine's session and model."""
+        noted: dict[str, Any] = {}
+        if model := metadata.get("model"):
+            noted[MODEL] = str(model)
+        if pid := metadata.get("pid"):
+            from codeframe.core.engine_session import session_note
+
+            with contextlib.suppress(ProcessLookupError):  # it has ended, and all it left with it
+                noted[ENGINE] = session_note(pid)
+        if not noted:
+            return
+        with contextlib.suppress(CodeFrameError), self.store.write():
+            process = self.store.runs.get(self.run.id).process
+            if OPEN_START in process:  # else this was told after the call
+                self.store.runs.update(self.run.id, process={**process, **noted})
 
     # -- the end ----------------------------------------------------------------------------------
 
@@ -313,7 +363,7 @@ class _Job:
             except (CodeFrameError, OSError):
                 pass  # it stays open, and is closed once the repository is whole again
             done = self.store.runs.rounds(run.id)
-            is_open = "open_start" in run.process
+            is_open = OPEN_START in run.process
             changed = is_open or any(r.get("changed") for r in done)
             began = is_open or bool(done)
             self.store.runs.finish(
@@ -332,6 +382,7 @@ class _Job:
             self._publish(event)
 
     def _publish(self, event: AgentEvent) -> None:
+        self._heard(event.metadata)
         coarse = event.type == "error" or event.metadata.get("source") == "codeframe"
         if coarse:  # the transcript has the rest (rule 8.2)
             with contextlib.suppress(CodeFrameError):  # what cannot be told of must not end the run

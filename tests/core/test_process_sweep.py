@@ -18,7 +18,6 @@ from codeframe.core.process_sweep import (
     MARKER,
     become_subreaper,
     descendants,
-    end_identified,
     end_marked,
     find_marked,
     is_alive,
@@ -184,24 +183,6 @@ def test_an_identity_names_one_process(start) -> None:
     child.wait()
     with pytest.raises(ProcessLookupError):
         process_identity(child.pid)
-    assert end_identified(identity) == []
-
-
-@pytest.mark.parametrize(
-    "difference", [{"started_at": 12.0}, {"boot_id": "b"}, {"pid_ns": "n"}, {"host": "h"}]
-)
-def test_a_process_with_another_identity_is_left_alone(start, difference: dict[str, object]) -> None:
-    child = start(READY_SLEEP, None)
-    assert end_identified({**process_identity(child.pid), **difference}) == []
-    assert child.poll() is None
-
-
-def test_an_identified_process_is_ended_with_its_children(start) -> None:
-    parent = start("sleep 300 & echo ready; wait", None)
-    [child] = descendants(parent.pid)
-    assert len(end_identified(process_identity(parent.pid))) == 2
-    assert not is_alive(child)
-    assert parent.wait() == -signal.SIGTERM
 
 
 @linux

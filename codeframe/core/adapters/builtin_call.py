@@ -32,13 +32,11 @@ from codeframe.core.agent_adapter import (
     AgentResult,
     AgentResultStatus,
 )
-from codeframe.core.conversation import Conversation, SessionLost
+from codeframe.core.conversation import SESSIONS, Conversation, SessionLost
 from codeframe.core.models import ErrorClass
 from codeframe.core.react_agent import FINISH, MAX_STEPS, Ending, ReactAgent
 from codeframe.core.redaction import Redactor
 from codeframe.core.tools import Surroundings, Toolbox
-
-SESSIONS = "sessions"
 
 SYSTEM = f"""\
 You are a coding agent. You do one task in a git repository, alone: nobody reads along and nobody can answer \
@@ -151,7 +149,7 @@ class Caller:
         model = conversation.model
         assert model is not None
         call.evidence["model"] = model.id
-        call.emit(AgentEvent("progress", f"{self.name} asks {model.id}"))
+        call.emit(AgentEvent("progress", f"{self.name} asks {model.id}", metadata={"model": model.id}))
         return model
 
     def _result(self, ending: Ending, call: _Call) -> AgentResult:
