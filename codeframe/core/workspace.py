@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +18,7 @@ from codeframe.core.lease import Lease
 if TYPE_CHECKING:
     from codeframe.core.store import Store
 
+DATABASE = "state.db"
 _REGISTER_WAIT_S = 10.0
 
 
@@ -41,7 +43,7 @@ class Workspace:
         """The database, opened on first use."""
         from codeframe.core.store import Store
 
-        return Store(self.state_dir / "state.db")
+        return Store(self.state_dir / DATABASE)
 
     @property
     def runs_dir(self) -> Path:
@@ -72,12 +74,17 @@ class Workspace:
         inside = os.path.relpath(self.repo.git_dir, self.repo.common_dir)
         return hashlib.sha256(os.fsencode(inside)).hexdigest()[:12]
 
+    def command(self, here: Workspace) -> str:
+        """How `cf` is called for this workspace by somebody who is in `here`."""
+        return "cf" if self.id == here.id else f"cf -C {shlex.quote(str(self.root))}"
 
-def init_workspace(path: Path, *, git_init: bool = False) -> tuple[Workspace, bool]:
+
+def init_workspace(path: Path, *, git_init: bool = False, nested: bool = False) -> tuple[Workspace, bool]:
     """Register the folder `path`; returns the workspace and whether it is a new one.
 
     Doing it again finds the same workspace and restores its `.codeframe/`. Outside of git it makes
-    a repository when `git_init`, else raises UsageError; CodeFrameError where it may not write.
+    a repository when `git_init`, else raises UsageError, as it does inside of another workspace unless
+    `nested`; CodeFrameError where it may not write.
     """
     try:
         repo = discover(path)
@@ -94,9 +101,17 @@ def init_workspace(path: Path, *, git_init: bool = False) -> tuple[Workspace, bo
         raise CodeFrameError("Another `cf init` is at work in this repository.", "Try again: cf init")
     with lock:
         place = root.relative_to(repo.toplevel)
-        id_ = next((id_ for id_, folder in _registered(repo) if folder == place), None)
+        known = {folder: id_ for id_, folder in _registered(repo)}
+        id_ = known.get(place)
         created = id_ is None
         if id_ is None:
+            around = next((folder for folder in place.parents if folder in known), None)
+            if around is not None and not nested:
+                raise UsageError(
+                    f"{root} lies in the workspace {repo.toplevel / around}, whose tasks are at hand here;"
+                    " nothing was done.",
+                    "To make it a workspace of its own all the same: cf init --nested",
+                )
             id_ = os.urandom(6).hex()
             _register(repo, id_, place)
         ensure_config_dir(root)
@@ -118,6 +133,17 @@ def find_workspace(path: Path) -> Workspace:
         raise UsageError("No CodeFrame workspace here.", "Type: cf init")
     id_, folder = max(around, key=lambda entry: len(entry[1].parts))
     return Workspace(id_, repo.toplevel / folder, repo)
+
+
+def neighbours(workspace: Workspace) -> list[Workspace]:
+    """The other workspaces of the repository that have been used, as seen from the same working tree."""
+    repo = workspace.repo
+    others = [
+        Workspace(id_, repo.toplevel / folder, repo)
+        for id_, folder in _registered(repo)
+        if id_ != workspace.id
+    ]
+    return [other for other in others if (other.state_dir / DATABASE).exists()]
 
 
 def _state_home(repo: Repo) -> Path:
