@@ -244,4 +244,7 @@ def _failed(args: Sequence[str], stderr: str, exit_code: int) -> GitError:
     elif lock := re.search(r"Unable to create '(.*\.lock)': File exists", stderr):
         said = "another git process is at work in this repository, or one crashed"
         hint = f"Wait for it, or if none is running type: rm {lock[1]}"
+    elif full := re.search(r"No space left on device|Disk quota exceeded", stderr):
+        said = said if full[0] in said else f"{said}: {full[0]}"
+        hint = "Make room on the disk of the repository, then try again: df -h ."
     return GitError(f"git {args[0]} failed: {said}.", hint, stderr=stderr, git_exit=exit_code)

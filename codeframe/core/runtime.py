@@ -20,7 +20,7 @@ from codeframe.core.agent_adapter import AgentAdapter, AgentContext, AgentEvent,
 from codeframe.core.context_packager import TaskContextPackager
 from codeframe.core.durations import format_duration
 from codeframe.core.engine_registry import EngineRegistry
-from codeframe.core.errors import CodeFrameError
+from codeframe.core.errors import CodeFrameError, writing
 from codeframe.core.leftovers import (
     ENGINE,
     OPEN_START,
@@ -205,7 +205,8 @@ class _Job:
             self.run.task_id, attempt=self.run.attempt, previous_errors=self._previous_errors(),
             note=self.options.note, snapshots=self.snapshots,
         )  # fmt: skip
-        (self.run_dir / "prompt.md").write_text(prompt, encoding="utf-8")
+        with writing(self.run_dir / "prompt.md"):
+            (self.run_dir / "prompt.md").write_text(prompt, encoding="utf-8")
         options: Mapping[str, Any] = {"autonomy": self.options.autonomy, "network": self.options.network}
         resumed = self.run.session_id is not None and capabilities.resume
         model = self.options.model or (self._session_model() if resumed else None)
@@ -357,7 +358,9 @@ class _Job:
             if run.status is not RunStatus.RUNNING:
                 return
             refused = isinstance(error, CodeFrameError)
-            words = error.problem if isinstance(error, CodeFrameError) else f"{type(error).__name__}: {error}"
+            words = f"{type(error).__name__}: {error}"
+            if isinstance(error, CodeFrameError):
+                words = f"{error.problem} {error.hint}".strip()
             try:
                 run = close_open_call(self.workspace, self.snapshots, run)
             except (CodeFrameError, OSError):

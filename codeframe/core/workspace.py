@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from codeframe.core.config import CONFIG_DIR, ensure_config_dir
-from codeframe.core.errors import CodeFrameError, UsageError
+from codeframe.core.errors import CodeFrameError, UsageError, how_to_write
 from codeframe.core.git import Git, Repo, discover
 from codeframe.core.lease import Lease
 
@@ -193,7 +193,7 @@ def _make_private(folder: Path) -> None:
 def _not_writable(folder: Path, error: OSError) -> CodeFrameError:
     return CodeFrameError(
         f"CodeFrame keeps its state in {folder}, which cannot be written: {error.strerror}.",
-        f"Look at it: ls -lad '{folder.parent}' '{folder}'",
+        how_to_write(folder / "workspace.json", error),
     )
 
 

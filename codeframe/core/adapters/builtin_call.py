@@ -33,6 +33,7 @@ from codeframe.core.agent_adapter import (
     AgentResultStatus,
 )
 from codeframe.core.conversation import SESSIONS, Conversation, SessionLost
+from codeframe.core.errors import not_written
 from codeframe.core.models import ErrorClass
 from codeframe.core.react_agent import FINISH, MAX_STEPS, Ending, ReactAgent
 from codeframe.core.redaction import Redactor
@@ -109,7 +110,10 @@ class Caller:
             call.evidence["session_lost"] = True
             result = AgentResult(AgentResultStatus.FAILED, error=str(lost), error_class=ErrorClass.PROTOCOL)
         except OSError as error:
-            text = f"the session cannot be kept: {error}"
+            text = "the session cannot be kept"
+            if error.filename:
+                kept = not_written(Path(error.filename), error)
+                text = f"{text}: {kept.problem} {kept.hint}"
             result = AgentResult(AgentResultStatus.FAILED, error=text, error_class=ErrorClass.CRASHED)
         finally:
             provider.close()
