@@ -193,7 +193,7 @@ def _make_private(folder: Path) -> None:
 def _not_writable(folder: Path, error: OSError) -> CodeFrameError:
     return CodeFrameError(
         f"CodeFrame keeps its state in {folder}, which cannot be written: {error.strerror}.",
-        how_to_write(folder / "workspace.json", error),
+        how_to_write(folder, error),
     )
 
 
