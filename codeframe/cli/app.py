@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import signal
 import sys
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -14,7 +16,14 @@ import typer
 from codeframe import __version__
 from codeframe.cli.grammar import ClickUsageError, Commands, Group, in_words
 from codeframe.cli.output import note
-from codeframe.core.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, CodeFrameError, UsageError
+from codeframe.core.errors import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_USAGE,
+    CodeFrameError,
+    UsageError,
+    how_to_write,
+)
 
 # Command (group) -> module that holds it as `app`. A module is imported when its command is typed,
 # so that one command never pays for another (rule 10.5).
@@ -158,6 +167,8 @@ def _run(arguments: list[str], *, debug: bool) -> int:
             return fail(e.problem, e.hint, e.exit_code)
         if isinstance(e, OSError) and e.strerror:
             problem = f"{e.strerror}: {e.filename}." if e.filename else f"{e.strerror}."
+            if e.errno in (errno.ENOSPC, errno.EDQUOT):
+                return fail(problem, how_to_write(Path(e.filename or "."), e), EXIT_FAILED)
         else:
             problem = f"Internal error: {type(e).__name__}: {e}."
         return fail(problem, "To see where, type the same with --debug right after cf.", EXIT_FAILED)

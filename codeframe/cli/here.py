@@ -27,12 +27,18 @@ def workspace_here() -> Workspace:
 
 
 def recovered_workspace() -> Workspace:
-    """The same, after closing runs whose process is gone; says so on stderr (rule 4.4)."""
-    workspace = workspace_here()
-    if workspace.store.runs.running():
-        from codeframe.cli.output import note
-        from codeframe.core.recovery import recover
+    """The same, after closing runs whose process is gone; says so on stderr (rule 4.4).
 
-        for line in recover(workspace):
-            note(line)
+    Those of the repository's other workspaces too: they share the working tree.
+    """
+    from codeframe.core.workspace import neighbours
+
+    workspace = workspace_here()
+    for owner in (workspace, *neighbours(workspace)):
+        if owner.store.runs.running():
+            from codeframe.cli.output import note
+            from codeframe.core.recovery import recover
+
+            for line in recover(owner, workspace):
+                note(line)
     return workspace

@@ -15,11 +15,14 @@ app = Commands()
 def init(
     detect: bool = typer.Option(False, "--detect", help="Look at the project and record its tech stack."),
     git_init: bool = typer.Option(False, "--git-init", help="Make it a git repository first, if it is none."),
+    nested: bool = typer.Option(False, "--nested", help="Even inside of another workspace."),
 ) -> None:
     """Make this folder a workspace.
 
     Nothing that git shows is added, and doing it again changes nothing.
     """
+    import shlex
+
     from codeframe.core.admission import gate_suite
     from codeframe.core.config import load_environment_config, set_value
     from codeframe.core.errors import UsageError
@@ -27,13 +30,18 @@ def init(
 
     folder = folder_here()
     try:
-        workspace, created = init_workspace(folder, git_init=git_init)
+        workspace, created = init_workspace(folder, git_init=git_init, nested=nested)
     except UsageError as e:
         # What else was typed goes into the hint, which is there to be typed.
         raise UsageError(
             e.problem, f"{e.hint} --detect" if detect and "--git-init" in e.hint else e.hint
         ) from e
     say(f"{workspace.root} is {'now' if created else 'already'} a workspace.")
+    top = workspace.repo.toplevel
+    if created and workspace.root != top:
+        say(
+            f"It is a folder of the repository {top}. For a workspace of all of it: cf -C {shlex.quote(str(top))} init"
+        )
     config = load_environment_config(workspace.root)
     if detect:
         from codeframe.core.tech_stack import detect_tech_stack

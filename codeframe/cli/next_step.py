@@ -97,9 +97,9 @@ def _start(store: Store, task: Task) -> Step:
 def _more_time(run: Run) -> str:
     """A limit that is longer than the one that ran out, as an option."""
     from codeframe.core.durations import format_duration
-    from codeframe.core.run_options import RunOptions
+    from codeframe.core.run_options import RunOptions, spent_limit
 
-    options = RunOptions.from_dict(run.options)
-    if run.error_class is ErrorClass.STALLED:
-        return f" --stall-timeout {format_duration(max(3600.0, 2 * options.stall_timeout_s))}"
-    return f" --timeout {format_duration(max(3600.0, 2 * options.timeout_s))}"
+    limit = spent_limit(run) or "timeout_s"
+    option = "--timeout" if limit == "timeout_s" else "--stall-timeout"
+    used_up: float = getattr(RunOptions.from_dict(run.options), limit)
+    return f" {option} {format_duration(max(3600.0, 2 * used_up))}"

@@ -231,10 +231,11 @@ def delete(
     task_id: str = ID,
     force: bool = typer.Option(False, "--force", help="Also with runs, or when other tasks depend on it."),
 ) -> None:
-    """Remove a task with its runs and snapshots.
+    """Remove a task with its runs, sessions and snapshots.
 
     The working tree is not touched.
     """
+    from codeframe.core.conversation import SESSIONS, forget
     from codeframe.core.errors import CodeFrameError
     from codeframe.core.leftovers import snapshots_of
     from codeframe.core.models import TaskStatus
@@ -249,6 +250,8 @@ def delete(
             "which may hold work that is nowhere else.",
             f"To delete them too: cf tasks delete {task.id[:8]} --force",
         )
+    rounds = (round_ for run in runs for round_ in workspace.store.runs.rounds(run.id))
+    sessions = {run.session_id for run in runs} | {round_.get("session_id") for round_ in rounds}
     workspace.store.tasks.delete(task.id, force=force)
     # The row is gone first: a crash here leaves files and refs that nobody asks for, never a task without them.
     snapshots_of(workspace).delete_task(task.id)
@@ -256,6 +259,7 @@ def delete(
 
     for run in runs:
         shutil.rmtree(workspace.run_dir(run.id), ignore_errors=True)
+    forget(workspace.state_dir / SESSIONS, filter(None, sessions))
     say(f"Deleted {task.id[:8]} “{task.title}”.")
 
 

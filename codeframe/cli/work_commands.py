@@ -56,7 +56,7 @@ CORRECTIONS = typer.Option(
     metavar="N",
     rich_help_panel=LIMITS,
     parser=typed.whole_number("--max-corrections", 0, 1000),
-    help="How often failed gates go back to the engine (default 3).",
+    help="How often failed gates go back to the engine (default 3; 0 is never).",
 )
 STRICT = typer.Option(
     None, "--strict", rich_help_panel=CHECKS, help="Failures that were there before count too."
@@ -194,19 +194,31 @@ def retry(
 
 
 @app.command()
-def stop(task_id: str = typer.Argument(..., metavar="ID", help="Task that is being worked on.")) -> None:
+def stop(
+    task_id: str = typer.Argument(..., metavar="ID", help="Task that is being worked on."),
+    force: bool = typer.Option(
+        False, "--force", help="Close a run whose owner cannot be seen from here, such as in a container."
+    ),
+) -> None:
     """Stop a task's run from any terminal; the work so far is kept."""
     import time
 
     from codeframe.cli.next_step import next_step
     from codeframe.core.errors import CodeFrameError
     from codeframe.core.models import RunStatus
+    from codeframe.core.recovery import close_unseen, in_another_tree
+    from codeframe.core.run_lock import is_alive, owner_unseen
 
     workspace = recovered_workspace()
     task = workspace.store.tasks.find(task_id)
     run = workspace.store.runs.latest(task.id)
     if run is None or run.status is not RunStatus.RUNNING:
         raise CodeFrameError(f"Task {task.id[:8]} is not running.", "Type: cf work status")
+    if force:
+        say(close_unseen(workspace, run))
+        return
+    if not is_alive(workspace, run.id) and workspace.store.runs.get(run.id).status is RunStatus.RUNNING:
+        raise owner_unseen(workspace, run) or in_another_tree(run)
     workspace.store.runs.request_stop(run.id)
     note(f"Asked run {run.id[:8]} to stop.")
     deadline = time.monotonic() + 30

@@ -20,9 +20,9 @@ from codeframe.core.models import (
     Task,
     TaskStatus,
 )
-from codeframe.core.run_lock import lock_run
+from codeframe.core.run_lock import lock_run, owner_unseen
 from codeframe.core.run_options import RunOptions
-from codeframe.core.workspace import Workspace
+from codeframe.core.workspace import Workspace, neighbours
 
 if TYPE_CHECKING:
     from codeframe.core.gates import GateSuite
@@ -70,7 +70,7 @@ def plan(workspace: Workspace, task: Task, request: Request) -> Plan:
     else:
         engine, why = resolve_engine(workspace, request.engine, task.engine)
     check_engine(engine, why, task)
-    options = RunOptions.merge(config, request.typed or {}, before.options if before else None)
+    options = RunOptions.merge(config, request.typed or {}, before)
     suite = None if options.no_gates else gate_suite(workspace, config, strict=options.strict)
     if suite is not None and suite.missing():
         gate = suite.missing()[0]
@@ -164,14 +164,16 @@ def _claimable(kind: RunKind) -> tuple[TaskStatus, ...]:
 def _session_to_resume(planned: Plan) -> str | None:
     """The earlier session, where it can go on: the same engine, and a resume rather than a fresh try."""
     previous = planned.previous
-    if planned.kind is not RunKind.RESUME or previous is None or previous.engine != planned.engine:
+    if planned.kind is not RunKind.RESUME or previous is None:
         return None
-    return previous.session_id
+    return previous.session_id if EngineRegistry.same(previous.engine, planned.engine) else None
 
 
 def _check_status(workspace: Workspace, task: Task, previous: Run | None, request: Request) -> None:
     short = task.id[:8]
     if task.status is TaskStatus.IN_PROGRESS:
+        if previous is not None and (refusal := owner_unseen(workspace, previous)):
+            raise refusal
         raise CodeFrameError(
             f"Task {short} is already being worked on (run {previous.id[:8] if previous else '?'}).",
             f"Watch it with cf work status, or stop it: cf work stop {short}",
@@ -215,16 +217,27 @@ def _check_status(workspace: Workspace, task: Task, previous: Run | None, reques
 
 
 def _check_tree(workspace: Workspace, task: Task, request: Request) -> None:
-    """Refuse to build on unaccepted work of an earlier run, unless that work goes on or is to be kept."""
-    found = unaccepted(workspace, snapshots_of(workspace))
-    if found is None:
-        return
-    run, paths = found
-    if request.kind is not RunKind.START and run.task_id == task.id:
-        return
-    if request.keep:
-        workspace.store.runs.update(run.id, leftover=Leftover.KEPT)
-        return
+    """Refuse to build on unaccepted work of an earlier run, unless that work goes on or is to be kept.
+
+    The tree is shared by all workspaces of the repository.
+    """
+    for owner in (workspace, *neighbours(workspace)):
+        cf = owner.command(workspace)
+        for run in owner.store.runs.running():
+            if run.process.get("tree") == workspace.tree_key:  # and yet its lock was free
+                raise owner_unseen(owner, run, cf) or CodeFrameError(
+                    f"A crashed run of task {run.task_id[:8]} in this tree is not closed yet.",
+                    f"Type: {cf} work status",
+                )
+        found = unaccepted(owner, snapshots_of(owner))
+        if found is None or (request.kind is not RunKind.START and found[0].task_id == task.id):
+            continue
+        if not request.keep:
+            raise _unaccepted(task, request, cf, *found)
+        owner.store.runs.update(found[0].id, leftover=Leftover.KEPT)
+
+
+def _unaccepted(task: Task, request: Request, cf: str, run: Run, paths: list[str]) -> CodeFrameError:
     short = run.task_id[:8]
     shown = ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
     go_on = (
@@ -232,7 +245,7 @@ def _check_tree(workspace: Workspace, task: Task, request: Request) -> None:
     )
     start = request.kind is RunKind.START
     keep = f"keep it: cf work start {task.id[:8]} --execute --keep; " if start else ""
-    raise CodeFrameError(
+    return CodeFrameError(
         f"The tree still holds unaccepted work of task {short} ({run.status.value}): {shown}.",
-        f"Go on with it: cf work {go_on} {short}; {keep}or take it back: cf work undo {short}",
+        f"Go on with it: {cf} work {go_on} {short}; {keep}or take it back: {cf} work undo {short}",
     )

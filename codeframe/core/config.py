@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from codeframe.core.durations import parse_duration
-from codeframe.core.errors import CodeFrameError, UsageError
+from codeframe.core.errors import CodeFrameError, UsageError, how_to_write, not_written
 from codeframe.core.safe_read import Unreadable, read_regular, read_text_inside
 from codeframe.core.strict_parse import parse_json, parse_yaml
 
@@ -173,7 +173,7 @@ def ensure_config_dir(root: Path) -> Path:
             _write(ignore, "*\n")
     except OSError as error:
         raise CodeFrameError(
-            f"The folder {folder} cannot be written: {error.strerror}.", f"Look at it: ls -lad '{folder}'"
+            f"The folder {folder} cannot be written: {error.strerror}.", how_to_write(folder, error)
         ) from error
     return folder
 
@@ -253,9 +253,7 @@ def _write(path: Path, text: str) -> None:
         fresh.replace(path)
     except OSError as error:
         fresh.unlink(missing_ok=True)
-        raise CodeFrameError(
-            f"{path} cannot be written: {error.strerror}.", f"Look at it: ls -la '{path.parent}'"
-        ) from error
+        raise not_written(path, error) from error
 
 
 def _unreadable(path: Path, why: str) -> UsageError:

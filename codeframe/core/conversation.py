@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,18 @@ INTERRUPTED = (
     "Interrupted: the session was stopped before this call returned. It may have had its effect or part of "
     "it; look before you repeat it."
 )
+SESSIONS = "sessions"  # the folder of their files, in a workspace's state
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _FORMAT = 1
 # Signed by the model: they go back as they came or not at all.
 _SIGNED = frozenset({"thinking", "redacted_thinking"})
+
+
+def forget(folder: Path, session_ids: Iterable[str]) -> None:
+    """Delete the files of these sessions, where `folder` has them: other engines keep theirs elsewhere."""
+    for session_id in session_ids:
+        if _ID.fullmatch(session_id):
+            (folder / f"{session_id}.jsonl").unlink(missing_ok=True)
 
 
 class SessionLost(Exception):
@@ -37,13 +46,16 @@ class Conversation:
     `model` is the one the session began with, None until `settle`. Not thread-safe.
     """
 
-    def __init__(self, session_id: str, redactor: Redactor, file: int | None = None) -> None:
+    def __init__(
+        self, session_id: str, redactor: Redactor, file: int | None = None, path: Path = Path()
+    ) -> None:
         """A conversation without words; use `begin` or `resume`. `file` is a descriptor that becomes its own."""
         self.session_id = session_id
         self.messages: list[Message] = []
         self.model: Model | None = None
         self._redactor = redactor
         self._file = file
+        self._path = path
 
     @classmethod
     def begin(cls, folder: Path | None, session_id: str, redactor: Redactor, prompt: str) -> Conversation:
@@ -58,7 +70,7 @@ class Conversation:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
             try:
-                conversation = cls(session_id, redactor, os.open(path, flags, 0o600))
+                conversation = cls(session_id, redactor, os.open(path, flags, 0o600), path)
             except FileExistsError:
                 raise SessionLost(f"the session {session_id} exists already") from None
             _sync_folder(path.parent)
@@ -73,7 +85,10 @@ class Conversation:
         assert path is not None
         try:
             conversation = cls(
-                session_id, redactor, os.open(path, os.O_RDWR | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC)
+                session_id,
+                redactor,
+                os.open(path, os.O_RDWR | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC),
+                path,
             )
         except FileNotFoundError:
             raise SessionLost(f"there is no session {session_id}") from None
@@ -129,9 +144,13 @@ class Conversation:
         if self._file is None:
             return
         view = memoryview(json.dumps(line, ensure_ascii=False).encode() + b"\n")
-        while view:
-            view = view[os.write(self._file, view) :]
-        os.fsync(self._file)
+        try:
+            while view:
+                view = view[os.write(self._file, view) :]
+            os.fsync(self._file)
+        except OSError as error:
+            error.filename = str(self._path)  # the system does not say which file it was
+            raise
 
     def _join(self, role: str, content: list[Block]) -> None:
         if self.messages and self.messages[-1]["role"] == role:

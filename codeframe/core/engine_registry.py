@@ -77,6 +77,19 @@ class EngineRegistry:
         raise ValueError(f"There is no engine {name!r}. {there}{hint}")
 
     @classmethod
+    def same(cls, one: str, other: str) -> bool:
+        """Whether two names mean one engine, whose sessions then serve both; False where one is not there."""
+        if one == other:
+            return True
+        try:
+            return (
+                cls.adapter_class(one) is cls.adapter_class(other)
+                and cls.get(one).name == cls.get(other).name
+            )
+        except ValueError:
+            return False
+
+    @classmethod
     def available(cls) -> list[str]:
         """The names of all engines that load, sorted. Imports their modules."""
         for name in cls._offers():

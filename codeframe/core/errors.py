@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 # Exit statuses of the command line (rule 10.1).
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -40,3 +45,24 @@ class RequirementsError(CodeFrameError):
     """Something that has to be installed, configured or trusted first is missing."""
 
     exit_code = EXIT_REQUIREMENTS
+
+
+def not_written(path: Path, error: OSError) -> CodeFrameError:
+    """That a file (or folder) cannot be written, and why; on a full disk what to type is where to make room."""
+    return CodeFrameError(f"{path} cannot be written: {error.strerror}.", how_to_write(path, error))
+
+
+def how_to_write(path: Path, error: OSError) -> str:
+    """What to type where `path` cannot be written."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"Make room there, then try again: df -h '{path.parent}'"
+    return f"Look at it: ls -la '{path.parent}'"
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """An OSError inside becomes `not_written`: what the system says of a full disk names no file."""
+    try:
+        yield
+    except OSError as error:
+        raise not_written(path, error) from error

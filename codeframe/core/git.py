@@ -314,4 +314,7 @@ def _failed(args: Sequence[str], stderr: str, exit_code: int) -> GitError:
         hint = f"Fetch it: git cat-file -e {oid[0]}" if oid else "Fetch what is missing: git fetch --refetch"
     elif _BROKEN.search(stderr):
         hint = "Type: git fsck"
+    elif full := re.search(r"No space left on device|Disk quota exceeded", stderr):
+        said = said if full[0] in said else f"{said}: {full[0]}"
+        hint = "Make room on the disk of the repository, then try again: df -h ."
     return GitError(f"git {args[0]} failed: {said}.", hint, stderr=stderr, git_exit=exit_code)

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from codeframe.core.errors import CodeFrameError
+from codeframe.core.errors import CodeFrameError, how_to_write, writing
 from codeframe.core.safe_read import read_regular
 
 _PROBE_S = 0.1  # far longer than `is_held` keeps its shared lock
@@ -52,8 +52,9 @@ class Lease:
                     return None
                 time.sleep(_POLL_S)
             # What a dead holder left must not be read as ours, not even in part.
-            os.ftruncate(fd, 0)
-            os.pwrite(fd, json.dumps(dict(info), default=str).encode(), 0)
+            with writing(path):
+                os.ftruncate(fd, 0)
+                os.pwrite(fd, json.dumps(dict(info), default=str).encode(), 0)
         except BaseException:
             os.close(fd)
             raise
@@ -124,5 +125,5 @@ def _try_lock(path: Path, fd: int, kind: int) -> bool:
 def _unusable(path: Path, error: OSError) -> CodeFrameError:
     return CodeFrameError(
         f"The lock file {path} cannot be used: {error.strerror}.",
-        f"Check the folder and its permissions: ls -la '{path.parent}'",
+        how_to_write(path, error),
     )

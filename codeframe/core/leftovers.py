@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from codeframe.core.heartbeat import watched_until
 from codeframe.core.history import History
 from codeframe.core.models import ErrorClass, Leftover, Run, RunStatus
 from codeframe.core.snapshots import Snapshots, in_short
 from codeframe.core.workspace import Workspace
+
+# What is noted of an engine call in `Run.process` while it is open: its start snapshot and the engine's session.
+OPEN_START, ENGINE = "open_start", "engine"
 
 # Leftovers whose changes may still be in the tree.
 IN_TREE = frozenset({Leftover.PENDING, Leftover.KEPT})
@@ -34,7 +39,7 @@ def close_open_call(workspace: Workspace, snapshots: Snapshots, run: Run) -> Run
     What people did outside engine calls is not its doing; what they may have done inside is noted.
     Raises CodeFrameError when the tree cannot be snapshotted; the call stays open, to be closed later.
     """
-    start = run.process.get("open_start")
+    start = run.process.get(OPEN_START)
     if start is None:
         return run
     watched = start, watched_until(workspace.run_dir(run.id))
@@ -42,7 +47,7 @@ def close_open_call(workspace: Workspace, snapshots: Snapshots, run: Run) -> Run
     changes = snapshots.changes(start, crash.commit)
     moved = history_of(workspace, run).moved_before_a_crash(snapshots.load(start), crash)
     number = len(workspace.store.runs.rounds(run.id))
-    process = {key: value for key, value in run.process.items() if key != "open_start"}
+    process = without_call(run)
     with workspace.store.write():  # one step: doing it again after a kill must not count it twice
         workspace.store.runs.add_round(
             run.id, number,
@@ -58,6 +63,11 @@ def uncertain(workspace: Workspace, run: Run) -> tuple[str, ...]:
     crashes = [r["end"] for r in workspace.store.runs.rounds(run.id) if r["reason"] == "crashed"]
     snapshots = snapshots_of(workspace)
     return tuple(sorted({path for end in crashes for path in snapshots.load(end).uncertain}))
+
+
+def without_call(run: Run) -> dict[str, Any]:
+    """`Run.process` without what is noted of an open engine call."""
+    return {key: value for key, value in run.process.items() if key not in (OPEN_START, ENGINE)}
 
 
 def chain(workspace: Workspace, run: Run) -> list[Run]:

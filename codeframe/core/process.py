@@ -22,12 +22,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from codeframe.core.lines import Line, LineSplitter
 from codeframe.core.process_sweep import (
     MARKER,
-    become_subreaper,
+    adopted,
+    adopted_processes,
+    adopting,
     descendants,
     end_marked,
     end_processes,
     find_marked,
-    has_no_orphans,
     reap,
     reap_adopted,
     session_members,
@@ -119,20 +120,20 @@ def run_process(
 
     Raises only what a callback raises (or KeyboardInterrupt), after everything has been ended.
     """
-    become_subreaper()
     environment = {**env, MARKER: marker}
     try:
-        try:
-            process = _spawn(argv, cwd, environment, with_stdin=stdin is not None)
-        except (OSError, ValueError) as error:  # ValueError: a NUL byte or a lone surrogate in an argument
-            return ProcessOutcome(EndedBy.SPAWN_FAILED, error=str(error))
-        with contextlib.closing(_Streams(process, stdin, on_line)) as streams:
-            child = _Child(process, streams, marker, limits, polite_signal)
+        with adopting():
             try:
-                ended_by = child.watch(cancel, busy, finished, on_start)
-            finally:
-                child.end_family()
-            streams.finish(limits.drain_s)
+                process = _spawn(argv, cwd, environment, with_stdin=stdin is not None)
+            except (OSError, ValueError) as error:  # ValueError: a NUL byte, a lone surrogate in an argument
+                return ProcessOutcome(EndedBy.SPAWN_FAILED, error=str(error))
+            with contextlib.closing(_Streams(process, stdin, on_line)) as streams:
+                child = _Child(process, streams, marker, limits, polite_signal)
+                try:
+                    ended_by = child.watch(cancel, busy, finished, on_start)
+                finally:
+                    child.end_family()
+                streams.finish(limits.drain_s)
     except BaseException:
         end_marked(marker)  # an interrupt may have come right after the fork, or during the sweep
         raise
@@ -204,7 +205,8 @@ class _Child:
 
     def end_family(self) -> None:
         """End every process that belongs to this one, itself included, and collect the statuses."""
-        certain = self._ended is not None and has_no_orphans(self.process.pid)
+        # Where no orphan came to us nothing that descends from it can be left: one scan for the marker will do.
+        certain = self._ended is not None and adopted(self.process.pid) == set()
         ended = end_processes(self._remaining, grace_s=_SWEEP_GRACE_S, clean=1 if certain else 2)
         self.survivors = tuple(ended.values())
         self._signal(os.killpg, signal.SIGKILL)  # at once for all of it: what forks faster than a scan
@@ -213,7 +215,7 @@ class _Child:
         except subprocess.TimeoutExpired:
             pass  # not even SIGKILL ends it: it hangs in the kernel
         self.duration_ms = int(((self._ended or time.monotonic()) - self._started) * 1000)
-        reap(p.pid for p in ended if p.pid != self.process.pid)
+        reap({p.pid for p in ended if p.pid != self.process.pid} | (adopted(self.process.pid) or set()))
         reap_adopted()
 
     def _wait(
@@ -302,7 +304,8 @@ class _Child:
         return gone
 
     def _remaining(self) -> list[psutil.Process]:
-        return [*find_marked(self.marker), *session_members(self.process.pid), *self._family]
+        pid = self.process.pid
+        return [*find_marked(self.marker), *session_members(pid), *adopted_processes(pid), *self._family]
 
 
 class _Streams:

@@ -1,11 +1,11 @@
 """Finds the processes a run left behind and ends them, verified by (pid, start time) (rule 5.2).
 
-Three things tell that a process belongs to a run: the marker in the environment it was started
-with, its session, and its descent from the engine. What none of them shows is not found: a process
-that dropped the marker, left the session and lost its parent before anyone looked (adopted by the
-subreaper, but by then nothing says whose it was); one that wrote over its environment block; one
-whose environment the system hides from its own user ("non-dumpable", for example ssh-agent); one
-that forks and exits faster than a scan of all processes, outside the engine's process group.
+Four things tell that a process belongs to a run: the marker in the environment it was started with, its
+session, its descent from the engine, and (Linux) that it came to this process as an orphan while the
+engine was watched: whoever else starts something here, git, stays in our own session. Once CodeFrame
+itself was killed only the first three are left (for the session see engine_session.py), and so a process
+that dropped the marker, left the session and lost its parent is not found; nor is it on macOS, which
+knows no subreaper.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,9 +30,11 @@ MARKER = "CODEFRAME_RUN_ID"
 _LINUX = sys.platform.startswith("linux")
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _KILL_S = 5.0  # how long the kill rounds go on before giving up on what cannot be killed
-_SAME_START_S = 2.0  # a start time is told relative to the wall clock, which may be adjusted
 _reaping = threading.Lock()
 _subreaper = False  # whether this process became one
+_adopting = threading.Lock()
+_launches = 0  # how many children are watched now
+_before: set[int] | None = None  # the children there were when the first of them began; None: not known
 
 
 @functools.cache
@@ -47,20 +50,47 @@ def become_subreaper() -> None:
     _subreaper = prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
 
 
-def has_no_orphans(pid: int) -> bool:
-    """Whether it is certain that nothing which descends from `pid` lives on.
-
-    `pid` is a child of this process that led its own session, has ended and was not waited for. As what it
-    left is adopted by a subreaper, all that counts is whether there are other children, apart from those
-    in this process's own session. Linux only.
-    """
-    if not _subreaper:
-        return False
+@contextmanager
+def adopting() -> Iterator[None]:
+    """Hold it around the life of one child that is watched and may leave orphans; see `adopted`."""
+    global _launches, _before
+    become_subreaper()
+    with _adopting:
+        if _launches == 0:
+            _before = _children()
+        _launches += 1
     try:
+        yield
+    finally:
+        with _adopting:
+            _launches -= 1
+
+
+def adopted(leader: int) -> set[int] | None:
+    """Pids of the orphans, zombies included, that the watched child `leader` left to this process.
+
+    None when that cannot be told: this process is no subreaper or adopts every orphan of its container
+    (pid 1), or other children are watched too, and then the last of them to end tells for all. Nobody
+    else may start a session of its own meanwhile.
+    """
+    global _before
+    with _adopting:  # nobody is started while we look
+        if not _subreaper or os.getpid() == 1 or _launches != 1 or _before is None:
+            return None
         children = _children()
-    except OSError:
-        return False
-    return all(child == pid or _state_and_session(child)[1] == os.getsid(0) for child in children)
+        if children is None:
+            return None
+        _before &= children  # the number of one that ended may come again
+        own_session = os.getsid(0)
+        came = children - _before - {leader}
+        return {pid for pid in came if _state_and_session(pid)[1] not in (own_session, 0)}
+
+
+def adopted_processes(leader: int) -> list[psutil.Process]:
+    """The same, as live processes; none where it cannot be told."""
+    processes = [p for pid in adopted(leader) or () if (p := _process(pid)) is not None]
+    # Still our child, now that its start time is known: then the pid has not changed hands.
+    return [p for p in processes if _parent(p) == os.getpid() and is_alive(p)]
 
 
 def find_marked(marker: str, *, prefix: bool = False) -> list[psutil.Process]:
@@ -172,35 +202,33 @@ def process_identity(pid: int | None = None) -> dict[str, Any]:
     if _LINUX:
         boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         pid_ns = os.readlink("/proc/self/ns/pid")
-        started_at = _started_at(pid)
+        lines = Path("/proc/stat").read_text().splitlines()
+        booted = int(next(line for line in lines if line.startswith("btime")).split()[1])
+        started_at = booted + started(pid)  # as psutil tells it, without the time to import that
         return {"pid": pid, "started_at": started_at, "boot_id": boot_id, "pid_ns": pid_ns, "host": host}
     import psutil
 
-    try:
-        started_at = psutil.Process(pid).create_time()
-    except psutil.NoSuchProcess:
-        raise ProcessLookupError(f"no process {pid}") from None
+    started_at = started(pid)
     boot_id = str(int(psutil.boot_time()))
     return {"pid": pid, "started_at": started_at, "boot_id": boot_id, "pid_ns": None, "host": host}
 
 
-def end_identified(identity: Mapping[str, Any], *, grace_s: float = 1.0) -> list[str]:
-    """End the very process an earlier `process_identity` named, its descendants and its session.
+def started(pid: int) -> float:
+    """When a process started: seconds since the boot (Linux; no change of the wall clock moves them) or the epoch.
 
-    For recovery, beside the marker: an engine may hide its environment (see above). Does nothing
-    unless host, boot, pid namespace and start time are the same. Returns descriptions.
+    Raises ProcessLookupError when there is no such process.
     """
+    if _LINUX:
+        fields = _stat(pid)
+        if not fields:
+            raise ProcessLookupError(f"no process {pid}")
+        return int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    import psutil
+
     try:
-        now = process_identity(identity["pid"])
-    except ProcessLookupError:
-        return []
-    if any(now[key] != identity[key] for key in ("boot_id", "pid_ns", "host")):
-        return []
-    if abs(now["started_at"] - identity["started_at"]) > _SAME_START_S:
-        return []
-    engine = _process(identity["pid"])
-    known = [] if engine is None else [engine]
-    return list(end_processes(lambda: [*known, *session_members(identity["pid"])], grace_s=grace_s).values())
+        return psutil.Process(pid).create_time()
+    except psutil.NoSuchProcess:
+        raise ProcessLookupError(f"no process {pid}") from None
 
 
 def reap(pids: Iterable[int]) -> None:
@@ -222,11 +250,8 @@ def reap_adopted() -> None:
     if not _LINUX:
         return
     own_session = os.getsid(0)
-    with (
-        _reaping,
-        contextlib.suppress(OSError),
-    ):  # two could meet on a pid that has changed hands between them
-        for pid in _children():
+    with _reaping:  # two could meet on a pid that has changed hands between them
+        for pid in _children() or ():
             state, session = _state_and_session(pid)
             if state == "Z" and session not in (own_session, pid):
                 reap([pid])
@@ -301,28 +326,35 @@ def _wait_gone(processes: Iterable[psutil.Process], until: float) -> None:
         time.sleep(0.01)
 
 
-def _children() -> list[int]:
-    """Pids of the children of this process, zombies included (Linux with CONFIG_PROC_CHILDREN).
+def _children() -> set[int] | None:
+    """Pids of the children of this process, zombies included; None where the system does not tell.
 
-    OSError where there is no such file, or when a thread ended meanwhile: the next call will do.
+    Linux with CONFIG_PROC_CHILDREN. Asked twice: when a child ends meanwhile, others may be missing (proc(5)).
     """
-    lists = [Path(f"/proc/self/task/{task}/children") for task in os.listdir("/proc/self/task")]
-    return [int(pid) for path in lists for pid in path.read_text().split()]
+    found: set[int] = set()
+    for _ in range(2):
+        lists = list(Path("/proc/self/task").glob("*/children"))
+        if not lists:
+            return None
+        for each in lists:
+            with contextlib.suppress(OSError):  # that thread has ended, and its children moved to another one
+                found.update(map(int, each.read_text().split()))
+    return found
+
+
+def _parent(process: psutil.Process) -> int | None:
+    import psutil
+
+    try:
+        return process.ppid()
+    except psutil.Error:
+        return None
 
 
 def _state_and_session(pid: int) -> tuple[str, int]:
     """The state letter and the session of a process; ("", 0) when it is gone."""
     fields = _stat(pid)
     return (fields[0], int(fields[3])) if fields else ("", 0)
-
-
-def _started_at(pid: int) -> float:
-    """When a process started, in seconds since the epoch; as psutil tells it, without the time to import that."""
-    fields = _stat(pid)
-    if not fields:
-        raise ProcessLookupError(f"no process {pid}")
-    booted = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime"))
-    return int(booted.split()[1]) + int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 
 def _stat(pid: int) -> list[str]:

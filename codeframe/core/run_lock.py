@@ -5,6 +5,7 @@ Both are `flock`s, so the kernel frees them with the process, however it ends.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 from codeframe.core.errors import CodeFrameError
 from codeframe.core.lease import Lease, is_held, read_info
-from codeframe.core.models import Task, utc_now
+from codeframe.core.models import Run, Task, utc_now
 from codeframe.core.workspace import Workspace
 
 _HELD: dict[str, RunLock] = {}
@@ -33,9 +34,10 @@ class RunLock:
             lease.release()
 
 
-def tree_lock_path(workspace: Workspace) -> Path:
-    """The lock file of the working tree `workspace` lies in."""
-    return workspace.locks_dir / f"tree-{workspace.tree_key}.lock"
+def tree_lock_path(workspace: Workspace, run: Run | None = None) -> Path:
+    """The lock file of the working tree `workspace` lies in, or of the one `run` was made in."""
+    tree = run.process.get("tree") if run is not None else None
+    return workspace.locks_dir / f"tree-{tree or workspace.tree_key}.lock"
 
 
 def lease_path(workspace: Workspace, run_id: str) -> Path:
@@ -49,7 +51,7 @@ def lock_run(workspace: Workspace, run_id: str, task: Task) -> RunLock:
 
     info: dict[str, Any] = {
         **process_identity(), "run": run_id, "task": task.id, "title": task.title,
-        "workspace": workspace.id, "since": utc_now().isoformat(),
+        "workspace": workspace.id, "root": str(workspace.root), "since": utc_now().isoformat(),
     }  # fmt: skip
     tree = Lease.acquire(tree_lock_path(workspace), info)
     if tree is None:
@@ -69,10 +71,48 @@ def tree_busy(workspace: Workspace) -> CodeFrameError:
     task = str(holder.get("task", ""))
     title = f" “{holder['title']}”" if holder.get("title") else ""
     who = f"task {task[:8]}{title}" if task else "another command"
-    stop = f", or stop it: cf work stop {task[:8]}" if task else ""
+    other = holder.get("workspace", workspace.id) != workspace.id
+    where = f" of the workspace {holder.get('root')}" if other else ""
+    cf = f"cf -C {shlex.quote(str(holder.get('root')))}" if other else "cf"
+    stop = f", or stop it: {cf} work stop {task[:8]}" if task else ""
     return CodeFrameError(
-        f"This working tree is in use by {who}; a tree holds one run at a time.",
-        f"Wait until it ends (cf work status){stop}",
+        f"This working tree is in use by {who}{where}; a tree holds one run at a time.",
+        f"Wait until it ends ({cf} work status){stop}",
+    )
+
+
+def unseen(workspace: Workspace, run: Run) -> str | None:
+    """Where the owner of a RUNNING run is, if it cannot be told from here whether it lives; None if it can.
+
+    A held lease tells that it lives, wherever that is. A free one tells that it is dead only where the
+    locks of both are the same kernel's, and is final only for a tree that is still there (rule 4.4).
+    """
+    from codeframe.core.process_sweep import process_identity
+
+    if is_alive(workspace, run.id):
+        return None
+    here, there = process_identity(), run.process
+    if not there:
+        return "without a process that was noted"
+    if there.get("host") != here["host"]:
+        return f"on the host {there.get('host')}"
+    if there.get("pid_ns") != here["pid_ns"]:
+        return "in another container (pid namespace)"
+    tree = Path(str(there.get("toplevel", "")))
+    if there.get("tree") != workspace.tree_key and not tree.is_dir():
+        return f"in the working tree {tree}, which is gone"
+    return None
+
+
+def owner_unseen(workspace: Workspace, run: Run, cf: str = "cf") -> CodeFrameError | None:
+    """The refusal where the owner of a RUNNING run is `unseen`: names the command that closes it."""
+    where = unseen(workspace, run)
+    if where is None:
+        return None
+    return CodeFrameError(
+        f"Task {run.task_id[:8]} is being worked on by run {run.id[:8]} {where}; from here it cannot be seen "
+        "whether that still lives.",
+        f"If it is over, close it: {cf} work stop {run.task_id[:8]} --force",
     )
 
 

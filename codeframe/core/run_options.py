@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from codeframe.core.config import EnvironmentConfig
 from codeframe.core.errors import UsageError
+from codeframe.core.models import ErrorClass, Run, RunStatus
 
 DEFAULT_TIMEOUT_S = 3600.0
 DEFAULT_STALL_TIMEOUT_S = 600.0
@@ -42,11 +43,12 @@ class RunOptions(NamedTuple):
 
     @classmethod
     def merge(
-        cls, config: EnvironmentConfig, typed: Mapping[str, Any], saved: Mapping[str, Any] | None = None
+        cls, config: EnvironmentConfig, typed: Mapping[str, Any], before: Run | None = None
     ) -> RunOptions:
-        """What was typed (None = not typed) over the earlier run's options over the configuration over the
-        defaults. The environment's CODEFRAME_BACKOFF_S counts as typed; UsageError when it is no number."""
-        configured = {
+        """What was typed (None = not typed) over the options of the run `before` over the configuration over the
+        defaults; a limit that run has used up goes on only where it is the longer one. The environment's
+        CODEFRAME_BACKOFF_S counts as typed; UsageError when it is no number."""
+        configured: dict[str, Any] = {
             "model": config.model,
             "timeout_s": config.timeout_s,
             "stall_timeout_s": config.stall_timeout_s,
@@ -57,10 +59,20 @@ class RunOptions(NamedTuple):
             "autonomy": config.autonomy,
             "network": config.network,
         }
+        saved = {**before.options, "note": None} if before is not None else {}
+        if before is not None and (spent := spent_limit(before)) and spent in saved:
+            saved[spent] = max(saved[spent], configured[spent] or cls._field_defaults[spent])
         chosen: dict[str, Any] = {}
-        for layer in (configured, {**(saved or {}), "note": None}, {"backoff_s": _backoff_s()}, typed):
+        for layer in (configured, saved, {"backoff_s": _backoff_s()}, typed):
             chosen.update({k: v for k, v in layer.items() if v is not None})
         return cls.from_dict(chosen)
+
+
+def spent_limit(run: Run) -> str | None:
+    """The name of the limit (a field of RunOptions) that ended a run; None for a run that ended otherwise."""
+    if run.status is not RunStatus.TIMEOUT:
+        return None
+    return "stall_timeout_s" if run.error_class is ErrorClass.STALLED else "timeout_s"
 
 
 def _backoff_s() -> float | None:

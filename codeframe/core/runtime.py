@@ -18,10 +18,20 @@ from codeframe.core.adapters.verification_wrapper import Policy, VerificationWra
 from codeframe.core.admission import gate_suite
 from codeframe.core.agent_adapter import AgentAdapter, AgentContext, AgentEvent, AgentResult, Capabilities
 from codeframe.core.context_packager import TaskContextPackager
+from codeframe.core.durations import format_duration
 from codeframe.core.engine_registry import EngineRegistry
-from codeframe.core.errors import CodeFrameError
+from codeframe.core.errors import CodeFrameError, writing
 from codeframe.core.heartbeat import beat
-from codeframe.core.leftovers import baseline_run, chain, close_open_call, history_of, snapshots_of
+from codeframe.core.leftovers import (
+    ENGINE,
+    OPEN_START,
+    baseline_run,
+    chain,
+    close_open_call,
+    history_of,
+    snapshots_of,
+    without_call,
+)
 from codeframe.core.models import (
     Blocker,
     BlockerStatus,
@@ -36,7 +46,7 @@ from codeframe.core.models import (
 from codeframe.core.redaction import Redactor
 from codeframe.core.run_lock import held_by_us, lock_run
 from codeframe.core.run_log import RunLog
-from codeframe.core.run_options import RunOptions
+from codeframe.core.run_options import RunOptions, spent_limit
 from codeframe.core.safe_read import read_regular
 from codeframe.core.snapshots import Snapshot, Snapshots
 from codeframe.core.stop_switch import StopSwitch
@@ -48,6 +58,7 @@ if TYPE_CHECKING:
 OnEvent = Callable[[AgentEvent], None]
 FEEDBACK_FILE = "feedback.md"
 MAX_FEEDBACK_BYTES = 10_000_000
+MODEL = "model"  # in `Run.process`: as the engine named it, which need not be what was asked for
 
 
 def execute_agent(
@@ -99,6 +110,7 @@ class _Job:
         try:
             self.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._log = RunLog(self.run_dir, self.redactor)
+            self._say_limit()
             suite = self._suite()
             adapter: AgentAdapter = EngineRegistry.get(self.engine)
             prompt, context = self._pack(suite, getattr(type(adapter), "capabilities", Capabilities()))
@@ -122,6 +134,17 @@ class _Job:
 
     def _left_s(self) -> float:
         return max(0.001, self._deadline - time.monotonic())
+
+    def _say_limit(self) -> None:
+        """After a run that used up a limit: which one holds now, typed or not."""
+        before = self.run.previous_run_id
+        if self.run.kind is RunKind.START or before is None:
+            return
+        previous = self.store.runs.get(before)
+        if limit := spent_limit(previous):
+            now, then = (getattr(o, limit) for o in (self.options, RunOptions.from_dict(previous.options)))
+            what = "Time limit" if limit == "timeout_s" else "Longest silence"
+            self._say(f"{what}: {format_duration(now)}; the run before used up its {format_duration(then)}.")
 
     # -- the steps --------------------------------------------------------------------------------
 
@@ -193,7 +216,8 @@ class _Job:
             self.run.task_id, attempt=self.run.attempt, previous_errors=self._previous_errors(),
             note=self.options.note, snapshots=self.snapshots,
         )  # fmt: skip
-        (self.run_dir / "prompt.md").write_text(prompt, encoding="utf-8")
+        with writing(self.run_dir / "prompt.md"):
+            (self.run_dir / "prompt.md").write_text(prompt, encoding="utf-8")
         options: Mapping[str, Any] = {"autonomy": self.options.autonomy, "network": self.options.network}
         resumed = self.run.session_id is not None and capabilities.resume
         model = self.options.model or (self._session_model() if resumed else None)
@@ -204,12 +228,15 @@ class _Job:
         )  # fmt: skip
 
     def _session_model(self) -> str | None:
-        """The model the session to be resumed began with, as the engine named it in an earlier call."""
-        if self.run.previous_run_id is None:
-            return None
-        rounds = self.store.runs.rounds(self.run.previous_run_id)
-        named = [r["engine"]["model"] for r in rounds if (r.get("engine") or {}).get("model")]
-        return str(named[-1]) if named else None
+        """The model the session to be resumed began with, as the engine named it in an earlier run."""
+        for run in reversed(chain(self.workspace, self.run)[:-1]):
+            if run.session_id != self.run.session_id:
+                continue
+            rounds = self.store.runs.rounds(run.id)
+            named = [r["engine"]["model"] for r in rounds if (r.get("engine") or {}).get("model")]
+            if model := (named[-1] if named else run.process.get(MODEL)):
+                return str(model)
+        return None
 
     def _opening(self) -> str | None:
         """What a resumed session is told first: the answers a person gave, and their note."""
@@ -252,19 +279,37 @@ class _Job:
 
     def launched(self, start: str, session_id: str | None) -> None:
         beat(self.run_dir)
-        process = {**self.run.process, "open_start": start}
-        self.run = self.store.runs.update(self.run.id, process=process, session_id=session_id)
+        with self.store.write():
+            process = {**self.store.runs.get(self.run.id).process, OPEN_START: start}
+            self.run = self.store.runs.update(self.run.id, process=process, session_id=session_id)
 
     def returned(self, index: int, record: RoundRecord) -> None:
         calls = self.wrapper.rounds if self.wrapper else []
         usage = sum((c.result.token_usage for c in calls if c.result.token_usage), TokenUsage())
         with self.store.write():
             self.store.runs.add_round(self.run.id, index, self.redactor.redact_all(record.to_dict()))
-            process = {k: v for k, v in self.run.process.items() if k != "open_start"}
+            process = without_call(self.store.runs.get(self.run.id))
             self.run = self.store.runs.update(
                 self.run.id, process=process, end=record.end, rounds=index + 1, usage=usage,
                 session_id=record.result.session_id or self.run.session_id,
             )  # fmt: skip
+
+    def _heard(self, metadata: Mapping[str, Any]) -> None:
+        """Note what recovery and resume need of a call that may never return: the engine's session and model."""
+        noted: dict[str, Any] = {}
+        if model := metadata.get("model"):
+            noted[MODEL] = str(model)
+        if pid := metadata.get("pid"):
+            from codeframe.core.engine_session import session_note
+
+            with contextlib.suppress(ProcessLookupError):  # it has ended, and all it left with it
+                noted[ENGINE] = session_note(pid)
+        if not noted:
+            return
+        with contextlib.suppress(CodeFrameError), self.store.write():
+            process = self.store.runs.get(self.run.id).process
+            if OPEN_START in process:  # else this was told after the call
+                self.store.runs.update(self.run.id, process={**process, **noted})
 
     # -- the end ----------------------------------------------------------------------------------
 
@@ -327,14 +372,16 @@ class _Job:
             if run.status is not RunStatus.RUNNING:
                 return
             refused = isinstance(error, CodeFrameError)
-            words = error.problem if isinstance(error, CodeFrameError) else f"{type(error).__name__}: {error}"
+            words = f"{type(error).__name__}: {error}"
+            if isinstance(error, CodeFrameError):
+                words = f"{error.problem} {error.hint}".strip()
             beat(self.run_dir)
             try:
                 run = close_open_call(self.workspace, self.snapshots, run)
             except (CodeFrameError, OSError):
                 pass  # it stays open, and is closed once the repository is whole again
             done = self.store.runs.rounds(run.id)
-            is_open = "open_start" in run.process
+            is_open = OPEN_START in run.process
             changed = is_open or any(r.get("changed") for r in done)
             began = is_open or bool(done)
             self.store.runs.finish(
@@ -355,6 +402,7 @@ class _Job:
     def _publish(self, event: AgentEvent) -> None:
         if self._log is not None:
             self._log.add(event)
+        self._heard(event.metadata)
         coarse = event.type == "error" or event.metadata.get("source") == "codeframe"
         if coarse:  # the transcript has the rest (rule 8.2)
             with contextlib.suppress(CodeFrameError):  # what cannot be told of must not end the run

@@ -11,7 +11,8 @@ def preview(workspace: Workspace, planned: Plan) -> str:
     """Lines for people. Nothing is written, started or locked."""
     options = planned.options
     gates = planned.gates.describe() if planned.gates else ("none: switched off",)
-    corrections = f"{options.max_corrections} correction{'s' if options.max_corrections != 1 else ''}"
+    most = options.max_corrections
+    corrections = f"{most or 'no'} correction{'s' if most != 1 else ''}"
     lines = [
         f"task      {planned.task.id[:8]} {planned.task.title}",
         f"engine    {planned.engine} ({planned.engine_why})"

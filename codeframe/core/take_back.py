@@ -10,7 +10,7 @@ from typing import NamedTuple
 from codeframe.core.errors import CodeFrameError, UsageError
 from codeframe.core.leftovers import chain, close_open_call, snapshots_of, spans
 from codeframe.core.models import Leftover, RunStatus, Task, TaskStatus
-from codeframe.core.run_lock import tree_reserved
+from codeframe.core.run_lock import owner_unseen, tree_reserved
 from codeframe.core.undo import MAYBE_OLDER, NOT_COVERED, UNCERTAIN, undo
 from codeframe.core.workspace import Workspace
 
@@ -51,7 +51,9 @@ def take_back(workspace: Workspace, task: Task, only: Sequence[str] = ()) -> Tak
             f"The last work of task {task.id[:8]} is undone already.", f"Type: cf work show {task.id[:8]}"
         )
     if newest.status is RunStatus.RUNNING:
-        raise CodeFrameError(f"Task {task.id[:8]} is running.", f"Type: cf work stop {task.id[:8]}")
+        raise owner_unseen(workspace, newest) or CodeFrameError(
+            f"Task {task.id[:8]} is running.", f"Type: cf work stop {task.id[:8]}"
+        )
     snapshots = snapshots_of(workspace)
     runs = chain(workspace, newest)
     with tree_reserved(workspace, f"undo of task {task.id[:8]}"):

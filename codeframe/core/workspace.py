@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from codeframe.core.config import CONFIG_DIR, ensure_config_dir
-from codeframe.core.errors import CodeFrameError, UsageError
+from codeframe.core.errors import CodeFrameError, UsageError, how_to_write
 from codeframe.core.git import Git, Repo, discover
 from codeframe.core.lease import Lease
 from codeframe.core.safe_read import read_regular
@@ -18,6 +19,7 @@ from codeframe.core.safe_read import read_regular
 if TYPE_CHECKING:
     from codeframe.core.store import Store
 
+DATABASE = "state.db"
 _REGISTER_WAIT_S = 10.0
 _MAX_ENTRY_BYTES = 100_000
 
@@ -43,7 +45,7 @@ class Workspace:
         """The database, opened on first use."""
         from codeframe.core.store import Store
 
-        return Store(self.state_dir / "state.db")
+        return Store(self.state_dir / DATABASE)
 
     @property
     def runs_dir(self) -> Path:
@@ -74,12 +76,17 @@ class Workspace:
         inside = os.path.relpath(self.repo.git_dir, self.repo.common_dir)
         return hashlib.sha256(os.fsencode(inside)).hexdigest()[:12]
 
+    def command(self, here: Workspace) -> str:
+        """How `cf` is called for this workspace by somebody who is in `here`."""
+        return "cf" if self.id == here.id else f"cf -C {shlex.quote(str(self.root))}"
 
-def init_workspace(path: Path, *, git_init: bool = False) -> tuple[Workspace, bool]:
+
+def init_workspace(path: Path, *, git_init: bool = False, nested: bool = False) -> tuple[Workspace, bool]:
     """Register the folder `path`; returns the workspace and whether it is a new one.
 
     Doing it again finds the same workspace and restores its `.codeframe/`. Outside of git it makes
-    a repository when `git_init`, else raises UsageError; CodeFrameError where it may not write.
+    a repository when `git_init`, else raises UsageError, as it does inside of another workspace unless
+    `nested`; CodeFrameError where it may not write.
     """
     try:
         repo = discover(path)
@@ -96,9 +103,17 @@ def init_workspace(path: Path, *, git_init: bool = False) -> tuple[Workspace, bo
         raise CodeFrameError("Another `cf init` is at work in this repository.", "Try again: cf init")
     with lock:
         place = root.relative_to(repo.toplevel)
-        id_ = next((id_ for id_, folder in _registered(repo) if folder == place), None)
+        known = {folder: id_ for id_, folder in _registered(repo)}
+        id_ = known.get(place)
         created = id_ is None
         if id_ is None:
+            around = next((folder for folder in place.parents if folder in known), None)
+            if around is not None and not nested:
+                raise UsageError(
+                    f"{root} lies in the workspace {repo.toplevel / around}, whose tasks are at hand here;"
+                    " nothing was done.",
+                    "To make it a workspace of its own all the same: cf init --nested",
+                )
             id_ = os.urandom(6).hex()
             _register(repo, id_, place)
         ensure_config_dir(root)
@@ -120,6 +135,17 @@ def find_workspace(path: Path) -> Workspace:
         raise UsageError("No CodeFrame workspace here.", "Type: cf init")
     id_, folder = max(around, key=lambda entry: len(entry[1].parts))
     return Workspace(id_, repo.toplevel / folder, repo)
+
+
+def neighbours(workspace: Workspace) -> list[Workspace]:
+    """The other workspaces of the repository that have been used, as seen from the same working tree."""
+    repo = workspace.repo
+    others = [
+        Workspace(id_, repo.toplevel / folder, repo)
+        for id_, folder in _registered(repo)
+        if id_ != workspace.id
+    ]
+    return [other for other in others if (other.state_dir / DATABASE).exists()]
 
 
 def _state_home(repo: Repo) -> Path:
@@ -169,7 +195,7 @@ def _make_private(folder: Path) -> None:
 def _not_writable(folder: Path, error: OSError) -> CodeFrameError:
     return CodeFrameError(
         f"CodeFrame keeps its state in {folder}, which cannot be written: {error.strerror}.",
-        f"Look at it: ls -lad '{folder.parent}' '{folder}'",
+        how_to_write(folder, error),
     )
 
 

@@ -127,7 +127,7 @@ def test_without_home(cf: Cf) -> None:
 def test_state_that_cannot_be_written(cf: Cf, git_home: Path, tmp_path: Path) -> None:
     other = make_repo(tmp_path / "other")
     (other / ".git" / "codeframe").write_text("in the way")
-    refused(cf("init", code=1, where=other), "which cannot be written", "Look at it: ls -lad")
+    refused(cf("init", code=1, where=other), "which cannot be written", "Look at it: ls -la")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

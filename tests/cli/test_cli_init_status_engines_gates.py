@@ -53,12 +53,29 @@ def test_init_makes_a_repository_only_when_told(cf: Cf, outside: Path) -> None:
     assert cf("tasks", "show", task, "--json", where=outside).json()["title"] == "First"
 
 
-def test_init_in_a_subfolder_is_a_workspace_of_its_own(cf: Cf) -> None:
-    (cf.where / "sub").mkdir()
+def test_init_in_a_subfolder_of_a_workspace_makes_no_second_one_unless_asked(cf: Cf) -> None:
+    sub = cf.where / "sub"
+    sub.mkdir()
     cf.add("Outer")
-    assert cf("init", where=cf.where / "sub").stdout.startswith(f"{cf.where / 'sub'} is now a workspace.\n")
-    assert cf("tasks", "list", "--json", where=cf.where / "sub").json() == []
+    refused(cf("init", code=2, where=sub), f"{sub} lies in the workspace {cf.where}", "cf init --nested")
+    assert not (sub / ".codeframe").exists()
+    assert len(cf("tasks", "list", "--json", where=sub).json()) == 1
+    assert cf("init", "--nested", where=sub).stdout.startswith(f"{sub} is now a workspace.\n")
+    assert cf("tasks", "list", "--json", where=sub).json() == []
+    assert cf("init", where=sub).stdout.startswith(f"{sub} is already a workspace.\n")
     assert len(cf("tasks", "list", "--json").json()) == 1
+
+
+def test_init_in_a_subfolder_of_a_repository_says_which_folder_it_was(
+    cf: Cf, git_home: Path, tmp_path: Path
+) -> None:
+    top = make_repo(tmp_path / "other", {"api/a.py": ""})
+    said = cf("init", where=top / "api").stdout.splitlines()
+    assert said[0] == f"{top / 'api'} is now a workspace."
+    assert (
+        said[1] == f"It is a folder of the repository {top}. For a workspace of all of it: cf -C {top} init"
+    )
+    assert "workspace of all" not in cf("init", where=top / "api").stdout + cf("init", where=top).stdout
 
 
 # -- status -----------------------------------------------------------------------------------------

@@ -85,6 +85,12 @@ def test_dry_run_shows_the_whole_plan_and_writes_nothing(cf: Cf, on_path: FakeEn
     assert on_path.invocations() == []
 
 
+def test_no_corrections_are_said_to_be_none(cf: Cf, on_path: FakeEngine) -> None:
+    cf.add("T")
+    said = cf("work", "start", "--dry-run", "--engine", "claude-code", "--max-corrections", "0").stdout
+    assert " of silence, no corrections\n" in said
+
+
 def test_no_gates_leaves_them_out_of_the_prompt(cf: Cf) -> None:
     cf.add("T")
     cf("config", "set", "gates", "[{name: my-check, command: [git, --version]}]")

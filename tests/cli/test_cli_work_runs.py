@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from codeframe.core.workspace import find_workspace
 from tests.cli.conftest import Cf, refused
 from tests.cli.test_cli_app import in_shell
 from tests.kit.claude_lines import text
@@ -300,6 +301,26 @@ def test_a_timeout_says_after_what_and_offers_more_time(cf: Cf, engine: FakeEngi
     assert "$0.0000" not in outcome.stdout
     assert f"Go on with more time: cf work resume {task[:8]} --timeout 1h" in outcome.stdout
     assert f"Next: cf work resume {task[:8]} --timeout 1h" in cf("status").stdout
+
+
+def test_a_resume_after_a_timeout_does_not_run_into_the_same_limit(cf: Cf, engine: FakeEngine) -> None:
+    engine.calls(call(session(hang())), call(session(wrote("a.py", "x = 1\n"), verdict("made a.py"))))
+    task = cf.add("Do it")
+    assert work(cf, engine, "start", task, "--timeout", "1s").exit_code == 4
+    outcome = work(cf, engine, "resume", task)
+    assert outcome.exit_code == 0, outcome
+    assert "Time limit: 1h; the run before used up its 1s." in outcome.stderr
+    latest = find_workspace(cf.where).store.runs.latest(task)
+    assert latest is not None
+    assert latest.options["timeout_s"] == 3600.0
+
+
+def test_no_corrections_are_said_to_be_none(cf: Cf, engine: FakeEngine) -> None:
+    cf("config", "set", "gates", "[{name: check, command: [sh, -c, '! test -e a.py']}]")
+    task = cf.add("Do it")
+    outcome = work(cf, engine, "start", task, "--max-corrections", "0")
+    assert "The gates fail, and no corrections were allowed." in outcome.stdout
+    assert "Sending the engine back" not in outcome.stderr
 
 
 def test_stop_from_another_terminal(cf: Cf, engine: FakeEngine, tmp_path: Path) -> None:

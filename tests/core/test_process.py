@@ -360,6 +360,46 @@ def test_who_dropped_marker_and_session_is_ended_as_a_descendant(run: Runner) ->
     assert_ended(int(child))
 
 
+@linux
+def test_who_dropped_marker_session_and_parent_does_not_survive(run: Runner) -> None:
+    code = (
+        DAEMON + "read_end, write_end = os.pipe()\n"
+        "def body():\n"
+        "    os.dup2(os.open(os.devnull, os.O_RDWR), 1)\n"
+        "    os.write(write_end, str(os.getpid()).encode())\n"
+        "    os.close(write_end)\n"
+        "    os.execve('/bin/sleep', ['sleep', '300'], {})\n"
+        "daemon(body)\nprint(os.read(read_end, 20).decode(), flush=True)\n"
+    )
+    outcome = run.python(code)
+    [child] = run.texts()
+    assert [text.split()[0] for text in outcome.survivors] == [child]
+    assert not psutil.pid_exists(int(child))
+
+
+@linux
+def test_an_orphan_while_two_are_watched_is_ended_by_the_last(tmp_path: Path) -> None:
+    first, second = Runner(tmp_path), Runner(tmp_path)
+    left, go = tmp_path / "left", tmp_path / "go"
+    code = f"env -i setsid sh -c 'echo $$ > {left}.new; mv {left}.new {left}; exec sleep 300' >/dev/null 2>&1 & exit 0"
+    outcomes: list[ProcessOutcome] = []
+
+    def other() -> None:
+        outcomes.append(second.sh(f"while [ ! -e '{go}' ]; do sleep 0.05; done"))
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    until(lambda: second.pid != 0)
+    first.sh(f"{code}")
+    until(left.exists)
+    orphan = int(left.read_text())
+    assert is_alive(psutil.Process(orphan))  # whose it is cannot be told yet
+    go.touch()
+    thread.join()
+    assert [text.split()[0] for text in outcomes[0].survivors] == [str(orphan)]
+    assert_ended(orphan)
+
+
 def test_another_run_is_not_touched(run: Runner, tmp_path: Path) -> None:
     env = {**os.environ, MARKER: run.marker + "0"}
     other = subprocess.Popen(["sleep", "300"], env=env)

@@ -13,7 +13,7 @@ import pytest
 
 from codeframe.core.errors import CodeFrameError, UsageError
 from codeframe.core.lease import Lease
-from codeframe.core.workspace import find_workspace, init_workspace
+from codeframe.core.workspace import find_workspace, init_workspace, neighbours
 from tests.kit.repos import git, git_home, make_repo
 
 __all__ = ["git_home"]
@@ -107,6 +107,29 @@ def test_a_subdirectory_can_be_a_workspace_and_the_deepest_wins(project: Path) -
     assert find_workspace(project / "packages/api") == inner
     assert find_workspace(project / "packages") == outer
     assert json.loads((inner.state_dir / "workspace.json").read_text())["path"] == "packages/api"
+
+
+def test_inside_of_a_workspace_another_one_is_made_only_when_asked_for(project: Path) -> None:
+    outer, _ = init_workspace(project)
+    with pytest.raises(UsageError, match="lies in the workspace") as refused:
+        init_workspace(project / "packages/api")
+    assert refused.value.hint.endswith("cf init --nested")
+    assert find_workspace(project / "packages/api") == outer
+    inner, created = init_workspace(project / "packages/api", nested=True)
+    assert created
+    assert find_workspace(project / "packages/api") == inner
+    assert init_workspace(project / "packages/api") == (inner, False)
+
+
+def test_neighbours_are_those_that_have_been_used(project: Path) -> None:
+    outer, _ = init_workspace(project)
+    inner, _ = init_workspace(project / "packages/api", nested=True)
+    assert neighbours(outer) == []
+    inner.store.tasks.add("x")
+    assert neighbours(outer) == [inner]
+    assert neighbours(inner) == []
+    assert inner.command(outer) == f"cf -C {inner.root}"
+    assert inner.command(inner) == "cf"
 
 
 def test_a_name_that_only_begins_alike_is_another_folder(project: Path) -> None:

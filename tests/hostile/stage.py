@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from codeframe.core.heartbeat import ALIVE
 from codeframe.core.models import Run, Task
 from codeframe.core.process_sweep import find_marked
 from codeframe.core.run_lock import is_alive, tree_in_use
@@ -111,7 +112,7 @@ class Stage:
         """
         run = self.workspace.store.runs.latest(task.id)
         assert run is not None
-        beats = self.workspace.run_dir(run.id) / "alive"
+        beats = self.workspace.run_dir(run.id) / ALIVE
         now = beats.stat().st_mtime_ns
         wait_until(lambda: beats.stat().st_mtime_ns > now)
         os.kill(process.pid, signal.SIGKILL)

@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
-from codeframe.core.process_sweep import find_marked
+from codeframe.core.heartbeat import ALIVE
+from codeframe.core.process_sweep import find_marked, is_alive, started
 from tests.hostile.stage import WAIT_S, Stage
+from tests.kit.claude_lines import MODEL_WITH_WINDOW
 from tests.kit.claude_runs import session, verdict, wrote
 from tests.kit.engines import Completed, start_cf
-from tests.kit.scenario import call, hang, spawn, touch
+from tests.kit.scenario import call, die, hang, sh, spawn, touch, wait_for
 from tests.kit.waiting import wait_until
 
 WORK = "x = 1\n"
@@ -46,6 +50,58 @@ def test_after_kill_9_the_next_command_ends_the_engine_and_saves_its_work(
     first, second = stage.engine.invocations()
     assert second.argv[second.argv.index("--resume") + 1] == first.argv[first.argv.index("--session-id") + 1]
     stage.check_persons_work()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux only")
+@pytest.mark.parametrize("engine_lives", [True, False])
+def test_after_kill_9_what_dropped_its_environment_in_the_engines_session_is_ended(
+    stage: Stage, tmp_path: Path, engine_lives: bool
+) -> None:
+    there, go = tmp_path / "there", tmp_path / "go"
+    # Its parent is gone at once, so that it is nobody's descendant.
+    orphan = f"env -i sh -c 'echo $$ > {there}.new; mv {there}.new {there}; exec sleep 60' >/dev/null 2>&1 &"
+    waits = hang() if engine_lives else [wait_for(go), die("SIGKILL")]
+    stage.engine.calls(call(session(wrote("work.py", WORK), sh(orphan), waits)))
+    task = stage.task()
+    process = stage.begin(task)
+    wait_until(there.exists)
+    run = stage.workspace.store.runs.latest(task.id)
+    assert run is not None
+    pid = int(there.read_text())
+    began = started(pid)
+    alive = stage.workspace.run_dir(run.id) / ALIVE
+    wait_until(lambda: alive.exists() and alive.stat().st_mtime > began)
+    wait_until(lambda: "engine" in stage.workspace.store.runs.get(run.id).process)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate(timeout=WAIT_S)
+    go.touch()
+    if not engine_lives:
+        wait_until(lambda: find_marked(f"{run.id}/", prefix=True) == [])
+    left = psutil.Process(pid)
+    assert is_alive(left)
+    said = stage.cf("work", "status")
+    outcome = stage.outcome(task, Completed(1, "", said.stderr))
+    outcome.expect(1, "FAILED", "crashed", "READY")
+    outcome.check_work_kept("work.py", WORK)
+    assert not is_alive(left)
+    assert "engine" not in outcome.run.process
+
+
+def test_after_kill_9_the_session_goes_on_with_the_model_it_began_with(stage: Stage, tmp_path: Path) -> None:
+    stage.engine.calls(
+        call(session(wrote("work.py", WORK), hang())),
+        call(session(wrote("more.py", WORK), verdict("done"))),
+    )
+    task = stage.task()
+    process = stage.begin(task)
+    runs = stage.workspace.store.runs
+    wait_until(lambda: (run := runs.latest(task.id)) is not None and "model" in run.process)
+    wait_until(lambda: stage.is_there("work.py"))
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate(timeout=WAIT_S)
+    stage.again("resume", task).expect(0, "COMPLETED", None, "DONE")
+    argv = stage.engine.invocations()[1].argv
+    assert argv[argv.index("--model") + 1] == MODEL_WITH_WINDOW
 
 
 def test_after_kill_9_during_a_gate_the_gate_is_ended(stage: Stage) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.hostile.stage import Stage
@@ -95,6 +97,16 @@ def test_half_a_character_and_a_daemon_that_holds_stdout(stage: Stage) -> None:
     outcome.expect(0, "COMPLETED", None, "DONE")
     assert "survivors" in stage.why(task)  # the daemon is named; `outcome` found it ended
     outcome.check_work_kept("work.py", WORK)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux only")
+@pytest.mark.parametrize("daemon", [False, True])
+def test_a_daemon_that_dropped_its_environment_does_not_survive(stage: Stage, daemon: bool) -> None:
+    left = spawn(daemon=daemon, session=not daemon, env={}, ignore=["SIGTERM"])
+    stage.engine.calls(call(session(wrote("work.py", WORK), left, verdict("done"))))
+    stage.start(stage.task()).expect(0, "COMPLETED", None, "DONE")
+    (child,) = stage.engine.invocations()[0].children
+    assert not psutil.pid_exists(child)
 
 
 def test_an_engine_that_dies_from_sigkill_has_crashed_and_can_go_on(stage: Stage) -> None:

@@ -32,13 +32,12 @@ from codeframe.core.agent_adapter import (
     AgentResult,
     AgentResultStatus,
 )
-from codeframe.core.conversation import Conversation, SessionLost
+from codeframe.core.conversation import SESSIONS, Conversation, SessionLost
+from codeframe.core.errors import not_written
 from codeframe.core.models import ErrorClass
 from codeframe.core.react_agent import FINISH, MAX_STEPS, Ending, ReactAgent
 from codeframe.core.redaction import Redactor
 from codeframe.core.tools import Surroundings, Toolbox
-
-SESSIONS = "sessions"
 
 SYSTEM = f"""\
 You are a coding agent. You do one task in a git repository, alone: nobody reads along and nobody can answer \
@@ -111,7 +110,10 @@ class Caller:
             call.evidence["session_lost"] = True
             result = AgentResult(AgentResultStatus.FAILED, error=str(lost), error_class=ErrorClass.PROTOCOL)
         except OSError as error:
-            text = f"the session cannot be kept: {error}"
+            text = "the session cannot be kept"
+            if error.filename:
+                kept = not_written(Path(error.filename), error)
+                text = f"{text}: {kept.problem} {kept.hint}"
             result = AgentResult(AgentResultStatus.FAILED, error=text, error_class=ErrorClass.CRASHED)
         finally:
             provider.close()
@@ -151,7 +153,7 @@ class Caller:
         model = conversation.model
         assert model is not None
         call.evidence["model"] = model.id
-        call.emit(AgentEvent("progress", f"{self.name} asks {model.id}"))
+        call.emit(AgentEvent("progress", f"{self.name} asks {model.id}", metadata={"model": model.id}))
         return model
 
     def _result(self, ending: Ending, call: _Call) -> AgentResult:

@@ -212,7 +212,11 @@ class ClaudeCodeAdapter(SubprocessAdapter):
             self._model = _text(obj.get("model")) or self._model
             # With its window, as in "…[1m]": a resumed session that is not given this very name
             # gets another system prompt, and so loses its prompt cache (observed).
-            self.heard.evidence.setdefault("model", self._model)
+            if self._model and "model" not in self.heard.evidence:
+                self.heard.evidence["model"] = self._model
+                yield AgentEvent(
+                    "progress", f"{self.name} asks {self._model}", metadata={"model": self._model}
+                )
             self.heard.evidence["engine_version"] = _text(obj.get("claude_code_version"))
         elif subtype == "api_retry":
             attempt, most = _number(obj.get("attempt")), _number(obj.get("max_retries"))

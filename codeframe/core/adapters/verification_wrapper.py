@@ -355,14 +355,14 @@ class VerificationWrapper:
             return self._final(
                 p, result, AgentResultStatus.BLOCKED, error_class=ErrorClass.GATES, blocker_question=question
             )
-        why = "the same failures came back" if stuck else f"{p.round} corrections were not enough"
-        return self._final(
-            p,
-            result,
-            AgentResultStatus.FAILED,
-            error_class=ErrorClass.GATES,
-            error=f"The gates fail and {why}.",
-        )
+        if stuck:
+            error = "The gates fail and the same failures came back."
+        elif self._policy.max_corrections == 0:
+            error = "The gates fail, and no corrections were allowed."
+        else:
+            said = "1 correction was" if p.round == 1 else f"{p.round} corrections were"
+            error = f"The gates fail and {said} not enough."
+        return self._final(p, result, AgentResultStatus.FAILED, error_class=ErrorClass.GATES, error=error)
 
     def _no_change(self, p: _Progress, result: AgentResult) -> AgentResult:
         denied = result.evidence.get("permission_denials")

@@ -145,9 +145,10 @@ class Database:
                     "Try again; if it stays so, look for the process that holds it: cf work status",
                 ) from error
             if isinstance(error, sqlite3.OperationalError):
+                folder = self.path.parent
                 raise CodeFrameError(
                     f"The database {self.path} cannot be used: {error}.",
-                    f"Check the folder, its permissions and the space left: ls -la '{self.path.parent}'",
+                    f"Check the space left and the permissions: df -h '{folder}'; ls -la '{folder}'",
                 ) from error
             raise
 

@@ -132,6 +132,26 @@ def test_a_question_is_answered_and_the_session_goes_on(here: Setup) -> None:
     assert "The answer: right" in here.prompts()[1]
 
 
+@pytest.mark.parametrize("names", [("react", "built-in"), ("built-in", "react")])
+def test_a_session_goes_on_under_the_engines_other_name(here: Setup, names: tuple[str, str]) -> None:
+    here.script([verdict("stuck", "blocked", question="Which?")], [make("right\n"), verdict("made it")])
+    asked = here.run(engine=names[0])
+    (blocker,) = here.workspace.store.blockers.list(task_id=here.task.id)
+    here.workspace.store.blockers.answer(blocker.id, "right")
+    done = here.run(RunKind.RESUME, engine=names[1])
+    assert (done.engine, done.status.value, done.session_id) == (names[1], "COMPLETED", asked.session_id)
+
+
+def test_the_sessions_of_a_deleted_task_are_deleted_and_no_others(here: Setup) -> None:
+    here.script([verdict("stuck", "blocked", question="Which?")])
+    run = here.run()
+    sessions = here.workspace.state_dir / "sessions"
+    assert [file.stem for file in sessions.iterdir()] == [run.session_id]
+    (sessions / "another.jsonl").write_text("{}\n")
+    assert here.cf("tasks", "delete", here.task.id, "--force").exit_code == 0
+    assert [file.stem for file in sessions.iterdir()] == ["another"]
+
+
 def test_a_lost_session_is_begun_anew(here: Setup) -> None:
     here.script([verdict("stuck", "blocked", question="Which?")], [make("right\n"), verdict("made it")])
     asked = here.run(engine="react")

@@ -121,7 +121,9 @@ def test_what_the_cli_says_to_its_makers_is_no_summary() -> None:
 
 def test_retries_are_told() -> None:
     _, events = replay("bad_e401", exit_code=-15)
-    assert of_type(events, "progress")[1] == "authentication_failed: retry 2 of 10 in 1 s"
+    asks, _, second = of_type(events, "progress")[:3]
+    assert asks.startswith("claude-code asks ")
+    assert second == "authentication_failed: retry 2 of 10 in 1 s"
 
 
 def test_a_session_that_is_gone_is_told_apart() -> None:

@@ -107,7 +107,8 @@ def test_a_whole_run(engine: FakeEngine, repo: Path) -> None:
     assert ran.cwd == repo
     assert result.session_id in ran.argv
     events = list(adapter.stream_events())
-    assert [e.type for e in events] == ["progress", "progress", "file_changed", "command_run"]
+    assert [e.type for e in events] == ["progress"] * 3 + ["file_changed", "command_run"]
+    assert [e.metadata["model"] for e in events if "model" in e.metadata] == [lines.MODEL_WITH_WINDOW]
     assert events[0].metadata["session_id"] == result.session_id
     assert events[0].metadata["pid"] == ran.pid
     records = list(read_transcript(repo.parent / "run" / TRANSCRIPT_NAME))
