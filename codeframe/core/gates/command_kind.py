@@ -24,6 +24,10 @@ class CommandKind:
         """Never found, only declared."""
         return None
 
+    def hint(self, root: Path) -> str:
+        """Nothing to say."""
+        return ""
+
     def recognises(self, argv: tuple[str, ...]) -> bool:
         """Everything: this kind is asked last."""
         return True

@@ -26,7 +26,7 @@ class Gate:
     """One check. `kind` names who reads its output ("pytest", "ruff", "command").
 
     `command` is what was declared; a found gate has only the tool's own words, its launcher is
-    chosen when it runs. `timeout_s` is in seconds.
+    chosen when it runs. `timeout_s` is in seconds, `why` says in words where a found gate was found.
     """
 
     name: str
@@ -34,6 +34,7 @@ class Gate:
     kind: str
     timeout_s: float = DEFAULT_TIMEOUT_S
     declared: bool = False
+    why: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)

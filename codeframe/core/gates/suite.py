@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from codeframe.core.gates.compare import GateVerdict, compare
-from codeframe.core.gates.discovery import KINDS, find_gates
+from codeframe.core.gates.discovery import KINDS, find_gates, hints
 from codeframe.core.gates.kind import Missing, Tool
 from codeframe.core.gates.model import Failure, Gate, GateOutcome, GateResult
 from codeframe.core.gates.project import Project
@@ -67,6 +67,14 @@ class GateSuite:
         Runs nothing of the project (rule 9.1): what only its python could tell is known after a first run.
         """
         return tuple(f"{gate.name}: {self._described(gate)}" for gate in self._gates)
+
+    def reasons(self) -> tuple[str, ...]:
+        """What in the project made each gate one: "[tool.ruff] in pyproject.toml", "" for a declared one."""
+        return tuple(gate.why for gate in self._gates)
+
+    def hints(self) -> list[str]:
+        """Where gates are found rather than declared: one line for each that could be turned on."""
+        return hints(self._root) if self._growing else []
 
     def missing(self) -> tuple[Gate, ...]:
         """Declared gates whose tool is not there."""
