@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path, PurePath
 
 from codeframe.core.gates.commands import tool_index, with_options
+from codeframe.core.gates.counts import fingerprint
 from codeframe.core.gates.junit import ReportError, TestReport, read_report
 from codeframe.core.gates.kind import Missing, Reading, Tool
 from codeframe.core.gates.model import Failure, Gate, GateOutcome
@@ -21,7 +22,7 @@ from codeframe.core.gates.pytest_project import (
     python_path,
 )
 from codeframe.core.gates.signs import sign_of
-from codeframe.core.gates.text import clip, normalise
+from codeframe.core.gates.text import clip
 from codeframe.core.gates.tree import python_files, tail_of
 
 _NAMES = frozenset({"pytest", "py.test"})
@@ -174,7 +175,8 @@ class PytestKind:
             return Reading(GateOutcome.FAILED, report.failures, report.passed, report.skipped)
         if exit_code == 1:  # a threshold such as --cov-fail-under, said in the output only
             tail = tail_of(output, 2048)
-            said = Failure(f"exit 1: {normalise(tail, root)}", "pytest failed though no test did", tail)
+            words, counts = fingerprint(tail, root)
+            said = Failure(f"exit 1: {words}", "pytest failed though no test did", tail, counts=counts)
             return Reading(GateOutcome.FAILED, (said,), report.passed, report.skipped)
         if report.passed:
             return Reading(GateOutcome.PASSED, (), report.passed, report.skipped)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from codeframe.core.gates.commands import tool_index, with_options
+from codeframe.core.gates.counts import fingerprint
 from codeframe.core.gates.kind import Missing, Reading, Tool
 from codeframe.core.gates.model import Failure, Gate, GateOutcome
 from codeframe.core.gates.project import Project, own_tool
@@ -96,7 +97,8 @@ class RuffKind:
             return Reading(GateOutcome.FAILED, (failure,), comparable=False)
         failures = _findings(scratch / "ruff.json", root)
         if not failures:
-            failures = (Failure(f"exit 1: {normalise(tail, root)}", "ruff failed without a finding", tail),)
+            words, counts = fingerprint(tail, root)
+            failures = (Failure(f"exit 1: {words}", "ruff failed without a finding", tail, counts=counts),)
         return Reading(GateOutcome.FAILED, failures)
 
 
