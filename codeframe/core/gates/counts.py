@@ -19,24 +19,29 @@ _KINDS = (
     r"(?:fatal|previous|type|style|lint|syntax|compile|compilation|build|critical|serious|high|medium|moderate"
     r"|low|new|unique|possible|potential|total|test|security|severity) "
 )
-# "Found 9 errors", "3 previous errors", "1 tests failed", but not "line 12 error" or "step 3 failures".
+# A number after one of these words names something: "line 12 error", "step 3 failures".
+_NAMING = re.compile(
+    r"\b(?:lines?|row|col|column|char|at|code|status|step|test|case|attempt|try|retry|port|pid|process|job|worker"
+    r"|thread|request|connection|node|shard|version|exit|signal|year|seed) $",
+    re.IGNORECASE,
+)
+# "Found 9 errors", "3 previous errors", "1 tests failed".
 _COUNTED = re.compile(
-    r"(?P<before>\b(?:line|lines|row|col|column|char|at|code|status|step|test|case|attempt|try|retry|port|pid|process"
-    r"|job|worker|thread|request|connection|node|shard|version|exit|signal|year|seed) )?"
-    rf"(?<![\w.:,/#-])(?P<number>\d{{1,9}}(?:,\d{{3}}){{0,3}}) (?P<noun>(?:{_KINDS}){{0,2}}(?:{_NOUNS}))\b",
+    rf"(?<![\w.:,/#-])(?P<number>[0-9]{{1,9}}(?:,[0-9]{{3}}){{0,3}}) "
+    rf"(?P<noun>(?:{_KINDS}){{0,2}}(?:{_NOUNS}))\b",
     re.IGNORECASE,
 )
 # "3 failed, 2 passed", "===== 1 failed in 0.1s", "FAILED. 3 passed; 2 failed;": never after a word.
 _FAILED = re.compile(
-    r"(?:^|(?<=[^\w\s]))(?P<before>)\s*(?P<number>\d{1,9}) (?P<noun>failed|failing|errored|broken)"
+    r"(?:^|(?<=[^\w\s]))\s*(?P<number>[0-9]{1,9}) (?P<noun>failed|failing|errored|broken)"
     r"(?=\s*(?:[,;|)(]|in \d|of \d|out of \d|$))",
     re.IGNORECASE,
 )
 # "Errors: 9, ...", "FAILED (failures=1)", "# fail 3".
 _LISTED = re.compile(
-    r"(?P<before>)\b(?P<noun>errors|failures|failed|failing|problems|warnings|violations|issues)\s*[:=]\s*"
-    r"(?P<number>\d{1,9})(?=\s*(?:[,;|)]|\.(?!\d)|$|\s[A-Za-z]+\s*[:=]))"
-    r"|^\#\s*(?P<tap>fail|errors?)\s+(?P<tapped>\d{1,9})\s*$",
+    r"\b(?P<noun>errors|failures|failed|failing|problems|warnings|violations|issues)\s*[:=]\s*"
+    r"(?P<number>[0-9]{1,9})(?=\s*(?:[,;|)]|\.(?!\d)|$|\s[A-Za-z]+\s*[:=]))"
+    r"|^\#\s*(?P<tap>fail|errors?)\s+(?P<tapped>[0-9]{1,9})\s*$",
     re.IGNORECASE,
 )
 
@@ -58,7 +63,7 @@ def _line(line: str, root: Path | None) -> tuple[str, tuple[int, ...]]:
 
     def take(match: re.Match[str]) -> str:
         number, noun = match["number"], match["noun"]
-        if match["before"]:
+        if _NAMING.search(match.string[max(match.start() - 20, 0) : match.start()]):
             return match[0]
         counts.append(int(number.replace(",", "")))
         return f" # {noun.lower().replace('ies', 'y').rstrip('s')} "

@@ -114,7 +114,10 @@ class GateResult:
             command=tuple(data["command"]),
             outcome=GateOutcome(data["outcome"]),
             exit_code=data["exit_code"],
-            failures=tuple(Failure(*row[:4], counts=tuple(row[4])) for row in data["failures"]),
+            failures=tuple(
+                Failure(key, title, detail, location, tuple(counts))
+                for key, title, detail, location, counts in data["failures"]
+            ),
             passed=frozenset(data["passed"]),
             skipped=frozenset(data["skipped"]),
             comparable=data["comparable"],
