@@ -105,7 +105,7 @@ class VerificationWrapper:
         self._policy = policy
         self._new_session = new_session
         self._recorder = recorder
-        self._redactor = redactor  # what gates print goes into prompts (rule 9.2)
+        self._redactor = redactor
         self._opening = opening
         self._changed = changed_before
         self._summary_before = summary_before
@@ -195,7 +195,7 @@ class VerificationWrapper:
             p.round += 1
             left = self._policy.max_corrections - p.round
             prompt, reason = (
-                self._again(p, followups.correction(self._redactor.redact(report.feedback()), left)),
+                self._again(p, followups.correction(report.feedback(), left)),
                 "correction",
             )
             self._say(
@@ -258,7 +258,9 @@ class VerificationWrapper:
         pump = threading.Thread(target=self._pump, daemon=True)
         pump.start()
         try:
-            result = self._inner.execute(prompt, workspace, context, max(1, int(p.left_s * 1000)))
+            # Failures, answers, notes, an engine's own last words: whatever it is told passes here (rule 9.2).
+            told = self._redactor.redact(prompt)
+            result = self._inner.execute(told, workspace, context, max(1, int(p.left_s * 1000)))
         finally:
             pump.join(timeout=5)
         end = self._snapshots.take(context.task_id, "end")

@@ -173,7 +173,9 @@ def test_a_flood_is_kept_with_head_and_tail():
 
 def test_a_line_that_was_cut_says_so():
     stream = io.StringIO()
-    Log(stream).add("stdout", Line("text", dropped_bytes=7))
+    log = Log(stream)
+    log.add("stdout", Line("text", dropped_bytes=7))
+    log.finish()
     assert stream.getvalue() == "text [... 7 bytes left out]\n"
 
 
