@@ -51,7 +51,7 @@ _BUSY = {
 }
 
 # Labels of snapshots that save what an engine did.
-_WHATEVER_COMES = frozenset({"end", "crash"})
+_WHATEVER_COMES = frozenset({"end", "gates", "crash"})
 
 
 class Snapshot(NamedTuple):
@@ -103,13 +103,14 @@ class Snapshots:
         self._taken: dict[str, Snapshot] = {}  # by commit: what was taken here need not be read back
         self._staged: tuple[tuple[str | None, ...], str] = ((), "")
 
-    def take(self, task_id: str, label: str) -> Snapshot:
+    def take(self, task_id: str, label: str, *, unless: Snapshot | None = None) -> Snapshot:
         """Keep the tree as it is now under `refs/codeframe/<workspace>/<task>/<n>`.
 
-        `label` is "base", "start", "end", "crash" or "undo"; with "base", coverage starts anew (see
-        `SnapshotIndex.working_tree`). Raises CodeFrameError during a merge, rebase, cherry-pick,
-        revert or bisect and while the index has conflicts, except for "end" and "crash": what an
-        engine did must be saved however it left the repository.
+        `label` is "base", "start", "end", "gates", "crash" or "undo"; with "base", coverage starts anew
+        (see `SnapshotIndex.working_tree`). Where nothing differs from `unless`, that is returned and no
+        other is kept. Raises CodeFrameError during a merge, rebase, cherry-pick, revert or bisect and
+        while the index has conflicts, except for "end", "gates" and "crash": what an engine did must be
+        saved however it left the repository.
         """
         with self._index.locked():
             unfinished = self.operation()
@@ -127,6 +128,19 @@ class Snapshots:
             staged = later(lambda: self._staged_commit(user.tree, *position()[:2]))
             tree, left_out = self._index.working_tree(user, fresh=label == "base")
             head, branch, number = position()
+            words = f"{unfinished.problem} {unfinished.hint}" if unfinished else ""
+            if unless is not None:
+                now = (tree, user.tree, head, branch, tuple(left_out), words)
+                if now == (
+                    unless.tree,
+                    unless.index_tree,
+                    unless.head,
+                    unless.branch,
+                    unless.left_out,
+                    unless.unfinished,
+                ):
+                    staged()
+                    return unless
             facts: dict[str, Any] = {
                 "ref": f"{self._prefix}/{task_id}/{number}",
                 "head": head,
@@ -134,7 +148,7 @@ class Snapshots:
                 "index_tree": user.tree,
                 "left_out": [(each.path, each.reason) for each in left_out],
                 "label": label,
-                "unfinished": f"{unfinished.problem} {unfinished.hint}" if unfinished else "",
+                "unfinished": words,
             }
             message = f"On {_short(branch)}: codeframe {label} of {task_id}\n\n{json.dumps(facts)}"
             commit = self._commit(tree, [*_parents(head), staged()], message)
