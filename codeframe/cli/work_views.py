@@ -255,9 +255,12 @@ def telling_line(detail: str) -> str:
 
 def why_unverified(run: Run) -> str:
     """The gates that could not tell, or that there were none (rule 6.3)."""
+    evidence = run.evidence.get("gates")
+    if not evidence:
+        return "no gate ran"
     from codeframe.core.gates import untold
 
-    return "; ".join(untold(run.evidence.get("gates") or {})) or "no gate ran"
+    return "; ".join(untold(evidence)) or "no gate ran"
 
 
 def change_lines(workspace: Workspace, run: Run) -> list[str]:
