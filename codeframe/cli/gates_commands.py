@@ -15,7 +15,7 @@ NO_GATES = "No gates found: work would be unverified. Declare some under gates: 
 
 @app.command("list")
 def list_(json: bool = JSON) -> None:
-    """List the gates that would run here, as they would be run."""
+    """List the gates that would run here, as they would be run, and why each is one."""
     from codeframe.core.admission import gate_suite
     from codeframe.core.config import load_environment_config
 
@@ -25,14 +25,16 @@ def list_(json: bool = JSON) -> None:
     if json:
         runs = [line.removeprefix(f"{name}: ") for name, line in zip(suite.names, lines, strict=True)]
         emit_json([
-            {"name": name, "runs": run, "missing": run.startswith("cannot run: ")}
-            for name, run in zip(suite.names, runs, strict=True)
+            {"name": name, "runs": run, "missing": run.startswith("cannot run: "), "why": why}
+            for name, run, why in zip(suite.names, runs, suite.reasons(), strict=True)
         ])  # fmt: skip
         return
     if not lines:
         note(NO_GATES)
-    for line in lines:
-        say(line)
+    for line, why in zip(lines, suite.reasons(), strict=True):
+        say(f"{line}  (found: {why})" if why else line)
+    for hint in suite.hints():
+        note(hint)
 
 
 @app.command()

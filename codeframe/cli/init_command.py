@@ -52,7 +52,10 @@ def init(
         for line in stack.splitlines() or ["nothing here says what it is built with"]:
             say(f"  stack  {line}")
     suite = gate_suite(workspace, config)
-    for line in suite.describe() or ("none found: work would be unverified (cf gates list)",):
-        say(f"  gate   {line}")
+    gates = list(zip(suite.describe(), suite.reasons(), strict=True))
+    for line, why in gates or [("none found: work would be unverified (cf gates list)", "")]:
+        say(f"  gate   {line}  (found: {why})" if why else f"  gate   {line}")
+    for hint in suite.hints():
+        say(f"  hint   {hint}")
     if not workspace.store.tasks.count():
         say('Next: cf tasks add "what is to be done"')

@@ -93,6 +93,8 @@ def show(task_id: str = ID, json: bool = JSON) -> None:
     for r in runs:
         if line := _maybe_yours(workspace, r):
             say(line)
+    for line in runs[-1].evidence.get("notes", []) if runs else ():
+        say(f"Note: {line}")
     for blocker in blockers:
         say(
             f"{blocker.status.value.lower()}: {blocker.question}"
@@ -139,6 +141,9 @@ def why(task_id: str = ID, run: str | None = RUN, json: bool = JSON) -> None:
         for key, value in sorted((r.get("engine") or {}).items()):
             if value not in (None, [], {}, "", False):
                 say(f"  {key.replace('_', ' ')}: {_short(value)}")
+        by_gates = r.get("gates_changed") or {}
+        for line in by_gates.get("files", [])[:20]:
+            say(f"  running the gates {line}")
         for gate in (r.get("gates") or {}).get("gates", []):
             say(f"  gate {describe_gate(gate)}")
             for failure in gate["new"][:20]:
@@ -168,7 +173,10 @@ def diff(
     stat: bool = typer.Option(False, "--stat", help="Only file names and counts."),
     json: bool = JSON,
 ) -> None:
-    """Show what the engine changed in a run, as a patch."""
+    """Show what a run changed, as a patch.
+
+    What running the gates changed is in it, and is named apart.
+    """
     from codeframe.core.leftovers import snapshots_of, spans, uncertain
 
     workspace = workspace_here()
@@ -178,17 +186,21 @@ def diff(
     start, end = (calls[0][0], calls[-1][1]) if calls else (None, None)
     # A screen has no use for the bytes of binary files; `git apply` at the end of a pipe needs them.
     whole = not sys.stdout.isatty()
+    checked = [r for r in workspace.store.runs.rounds(chosen.id) if r.get("gates_end")]
+    by_gates = list(dict.fromkeys(file for r in checked for file in r["gates_changed"]["files"]))
     patch = snapshots.diff_bytes(start, end, stat=stat, binary=whole) if start and end else b""
     if json:
         changes = snapshots.changes(start, end) if start and end else []
         emit_json({
             "task_id": task.id, "run_id": chosen.id, "start": start, "end": end,
             "files": [{"path": c.path, "kind": c.kind} for c in changes],
-            "uncertain": list(uncertain(workspace, chosen)),
+            "uncertain": list(uncertain(workspace, chosen)), "changed_by_gates": by_gates,
             "diff": patch.decode("utf-8", "replace"),
         })  # fmt: skip
     elif patch.strip():
         verbatim(patch, patch=True)
+        if by_gates:
+            note(f"Of this, running the gates changed: {', '.join(by_gates)}.")
         if line := _maybe_yours(workspace, chosen):
             note(line)
     else:
@@ -314,13 +326,12 @@ def telling_line(detail: str) -> str:
 
 def why_unverified(run: Run) -> str:
     """The gates that could not tell, or that there were none (rule 6.3)."""
-    rows = (run.evidence.get("gates") or {}).get("gates", [])
-    untold = [row for row in rows if row["outcome"] in ("no_tests", "tool_missing")]
-    if not untold:
+    evidence = run.evidence.get("gates")
+    if not evidence:
         return "no gate ran"
-    from codeframe.core.gates import describe_gate
+    from codeframe.core.gates import untold
 
-    return "; ".join(map(describe_gate, untold))
+    return "; ".join(untold(evidence)) or "no gate ran"
 
 
 def change_lines(workspace: Workspace, run: Run) -> list[str]:

@@ -29,8 +29,24 @@ def history_of(workspace: Workspace, run: Run) -> History:
 
 
 def spans(workspace: Workspace, run: Run) -> list[tuple[str, str]]:
-    """(start, end) snapshot commits of each engine call of a run, in order. Only these are the engine's doing."""
-    return [(r["start"], r["end"]) for r in workspace.store.runs.rounds(run.id)]
+    """(start, end) snapshot commits of each engine call of a run, and of the gates after it where they changed
+    the tree: they run the engine's code. In order; only these are the run's doing."""
+    found = []
+    for record in workspace.store.runs.rounds(run.id):
+        found.append((record["start"], record["end"]))
+        if record.get("gates_end"):
+            found.append((record["end"], record["gates_end"]))
+    return found
+
+
+def made_by_gates(workspace: Workspace, snapshots: Snapshots, run: Run) -> set[str]:
+    """Files that only the gates of a run created, such as reports: nobody's work, and written anew by the next
+    to run the tests."""
+    rounds = workspace.store.runs.rounds(run.id)
+    by_engine = {c.path for r in rounds for c in snapshots.changes(r["start"], r["end"])}
+    checked = [(r["end"], r["gates_end"]) for r in rounds if r.get("gates_end")]
+    by_gates = [change for start, end in checked for change in snapshots.changes(start, end)]
+    return {change.path for change in by_gates if change.kind == "created"} - by_engine
 
 
 def close_open_call(workspace: Workspace, snapshots: Snapshots, run: Run) -> Run:
@@ -106,7 +122,7 @@ def still_there(workspace: Workspace, snapshots: Snapshots, run: Run) -> list[st
     now = snapshots.take(run.task_id, "check")
     changed = {c.path for start, end in done for c in snapshots.changes(start, end)}
     moved_on = {c.path for c in snapshots.changes(done[-1][1], now.commit)}
-    kept = changed - moved_on
+    kept = changed - moved_on - made_by_gates(workspace, snapshots, run)
     if kept and now.head is not None:
         kept &= {path for path, _, _ in snapshots.compare(now.head, now.commit)}
     return sorted(kept)

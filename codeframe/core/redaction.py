@@ -9,6 +9,11 @@ from typing import Any
 
 REDACTED = "[redacted]"
 
+_KEY = "PRIVATE KEY-----"
+_KEY_BEGIN = rf"-----BEGIN [A-Z ]{{0,40}}{_KEY}"
+_KEY_END = rf"-----END [A-Z ]{{0,40}}{_KEY}"
+KEY_CHARS = 32 * 1024  # more than a private key of 16384 bits takes; without its end no more is taken out
+
 # A literal every match must contain -> what to take out. The literal is looked for first: a line
 # without one, nearly every line, costs a few substring searches and no regular expression, which is only
 # then compiled. Prefixes are those the issuers publish. The lookaheads want a digit, so that hyphenated
@@ -27,11 +32,8 @@ _TOKENS: tuple[tuple[str, str], ...] = (
     ("npm_", r"(?<![A-Za-z0-9])npm_[A-Za-z0-9]{30,}"),
     ("pypi-", r"(?<![A-Za-z0-9])pypi-[A-Za-z0-9_-]{40,}"),
     ("hf_", r"(?<![A-Za-z0-9_])hf_(?=[A-Za-z0-9]*\d)[A-Za-z0-9]{30,}"),
-    # To the closing line, or to the end where the text was cut before it.
-    (
-        "PRIVATE KEY-----",
-        r"(?s)-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)",
-    ),
+    # To the closing line; where the text was cut before it, as far as a key may reach.
+    (_KEY, rf"(?s){_KEY_BEGIN}(?:.{{0,{KEY_CHARS}}}?{_KEY_END}|.{{0,{KEY_CHARS}}})"),
 )
 _SECRET_NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD")
 MIN_LENGTH = 8
@@ -67,6 +69,11 @@ def _ordinary(value: str) -> bool:
     return len(value) < 16 and (value.isdigit() or (value.isalpha() and value.islower()))
 
 
+def _telling(line: str) -> bool:
+    """Whether a line of a longer secret gives some of it away."""
+    return len(line) >= 16 and not line.startswith("-----") and not _ordinary(line)
+
+
 class Redactor:
     """Replaces secrets with `[redacted]`.
 
@@ -76,6 +83,9 @@ class Redactor:
 
     def __init__(self, env: Mapping[str, str]) -> None:
         values = secret_values(env)
+        # Text mostly comes line by line: of a value of several lines each one is a secret.
+        lines = {line.strip() for value in values if "\n" in value for line in value.splitlines()}
+        values += sorted((line for line in lines if _telling(line)), key=len, reverse=True)
         escaped = (
             json.dumps(value, ensure_ascii=ascii_)[1:-1] for value in values for ascii_ in (True, False)
         )
@@ -108,3 +118,33 @@ class Redactor:
     def contains_secret(self, text: str) -> bool:
         """Whether `redact` would change `text`."""
         return any(value in text for value in self._values) or contains_secret(text)
+
+
+class StreamRedactor:
+    """Redacts a text that comes in pieces, each of whole lines: a private key may begin in one and end in
+    another. Holds nothing back: what a piece gives is safe to be written."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._inside = 0  # characters that may still be of a key whose end has not come
+        self._gap = False
+
+    def redact(self, text: str) -> str:
+        """The next piece, without the secrets."""
+        if self._gap:
+            self._gap = False
+            text = re.sub(rf"\A[A-Za-z0-9+/=:,.\s-]{{0,{KEY_CHARS}}}?{_KEY_END}", REDACTED, text)
+        if self._inside:
+            end = re.search(_KEY_END, text[: self._inside])
+            taken = end.end() if end else min(self._inside, len(text))
+            self._inside = 0 if end else self._inside - taken
+            text = text[taken:]
+        if _KEY in text:
+            begins = [match.end() for match in re.finditer(_KEY_BEGIN, text)]
+            if begins and not re.search(_KEY_END, text[begins[-1] :]):
+                self._inside = max(KEY_CHARS - (len(text) - begins[-1]), 0)
+        return self._redactor.redact(text)
+
+    def skip(self) -> None:
+        """Something was left out here: the next piece may begin in the middle of a key."""
+        self._inside, self._gap = 0, True

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from codeframe.core import config as configuration
 from codeframe.core import verdict
+from codeframe.core.adapters.gate_check import in_words
 from codeframe.core.adapters.rounds import RoundRecord
 from codeframe.core.adapters.verification_wrapper import Policy, VerificationWrapper
 from codeframe.core.admission import gate_suite
@@ -116,8 +117,8 @@ class _Job:
             prompt, context = self._pack(suite, getattr(type(adapter), "capabilities", Capabilities()))
             base = self._base()
             with self.stop.polling(self._asked_to_stop):
-                baseline, gates_ran = self._baseline(suite, base)
-                wrapper = self._wrap(adapter, suite, baseline, start=None if gates_ran else base)
+                baseline, start = self._baseline(suite, base)
+                wrapper = self._wrap(adapter, suite, baseline, start=start)
                 stopped = self.stop.event.is_set()
                 result = self._cancelled() if stopped else self._work(wrapper, prompt, context)
             return self._conclude(result)
@@ -164,28 +165,35 @@ class _Job:
         config = configuration.load_environment_config(self.workspace.root)
         return gate_suite(self.workspace, config, strict=self.options.strict)
 
-    def _baseline(self, suite: GateSuite | None, base: Snapshot) -> tuple[dict[str, GateResult] | None, bool]:
-        """What the gates said before the engine started, and whether they ran for it in the tree just now.
+    def _baseline(
+        self, suite: GateSuite | None, base: Snapshot
+    ) -> tuple[dict[str, GateResult] | None, Snapshot]:
+        """What the gates said before the engine started, and the snapshot it starts from: `base`, unless they
+        changed something, which is not the engine's doing.
 
         A continued run reuses its first run's (rule 6.4).
         """
         if suite is None:
-            return None, False
+            return None, base
         if not suite.names:
-            return {}, False
+            return {}, base
         first = baseline_run(self.workspace, self.run)
         if first.id != self.run.id and first.base is not None:
-            return suite.cached_baseline(self.snapshots.load(first.base).tree), False
+            return suite.cached_baseline(self.snapshots.load(first.base).tree), base
         self._say("Running the gates once before the engine starts: " + ", ".join(suite.names) + ".")
         results = suite.baseline(
             base.tree, self.run_dir / "gates-base", marker=f"{self.run.id}/gates-base",
             cancel=self.stop.event, timeout_s=self._left_s(),
         )  # fmt: skip
-        return results, True
+        start = self.snapshots.take(self.run.task_id, "start", unless=base)
+        if start is not base:
+            changed = in_words(self.snapshots.changes(base.commit, start.commit))
+            self._say(f"Running the gates before the engine started changed: {changed}.")
+        return results, start
 
     def _wrap(
         self, adapter: AgentAdapter, suite: GateSuite | None, baseline: dict[str, GateResult] | None,
-        start: Snapshot | None,
+        start: Snapshot,
     ) -> VerificationWrapper:  # fmt: skip
         options = self.options
         return VerificationWrapper(
@@ -290,7 +298,7 @@ class _Job:
             self.store.runs.add_round(self.run.id, index, self.redactor.redact_all(record.to_dict()))
             process = without_call(self.store.runs.get(self.run.id))
             self.run = self.store.runs.update(
-                self.run.id, process=process, end=record.end, rounds=index + 1, usage=usage,
+                self.run.id, process=process, end=record.left, rounds=index + 1, usage=usage,
                 session_id=record.result.session_id or self.run.session_id,
             )  # fmt: skip
 
@@ -331,7 +339,7 @@ class _Job:
             stall_action=self.options.stall_action,
             login_hint=getattr(adapter_class, "login_hint", ""),
         )
-        changed = any(r.changes or r.commits or r.moved for r in rounds)
+        changed = any(r.changed for r in rounds)
         if not any(r.moved for r in rounds):
             self.history.forget()
         done = decided.run is RunStatus.COMPLETED

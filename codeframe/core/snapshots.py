@@ -54,7 +54,7 @@ _BUSY = {
 }
 
 # Labels of snapshots that save what an engine did.
-_WHATEVER_COMES = frozenset({"end", "crash"})
+_WHATEVER_COMES = frozenset({"end", "gates", "crash"})
 
 
 class Snapshot(NamedTuple):
@@ -117,15 +117,22 @@ class Snapshots:
         self._taken: dict[str, Snapshot] = {}  # by commit: what was taken here need not be read back
         self._staged: tuple[tuple[str | None, ...], str] = ((), "")
 
-    def take(self, task_id: str, label: str, *, watched: tuple[str, int] | None = None) -> Snapshot:
+    def take(
+        self,
+        task_id: str,
+        label: str,
+        *,
+        watched: tuple[str, int] | None = None,
+        unless: Snapshot | None = None,
+    ) -> Snapshot:
         """Keep the tree as it is now under `refs/codeframe/<workspace>/<task>/<n>`.
 
-        `label` is "base", "start", "end", "crash" or "undo"; with "base", coverage starts anew (see
-        `SnapshotIndex.working_tree`). Raises CodeFrameError during a merge, rebase, cherry-pick,
-        revert or bisect and while the index has conflicts, except for "end" and "crash": what an
-        engine did must be saved however it left the repository. `watched` is given where nobody saw the
-        call end: its start snapshot and the time in ns until which it was watched; what changed later is
-        noted as uncertain.
+        `label` is "base", "start", "end", "gates", "crash" or "undo"; with "base", coverage starts anew
+        (see `SnapshotIndex.working_tree`). Where nothing differs from `unless`, that is returned and no
+        other is kept. Raises CodeFrameError during a merge, rebase, cherry-pick, revert or bisect and
+        while the index has conflicts, except for "end", "gates" and "crash": what an engine did must be
+        saved however it left the repository. `watched` is given where nobody saw the call end: its start
+        snapshot and the time in ns until which it was watched; what changed later is noted as uncertain.
         """
         with self._index.locked():
             unfinished = self.operation()
@@ -145,6 +152,15 @@ class Snapshots:
             permissions = self._index.permissions
             doubtful = self._uncertain(*watched, user.tree, tree, permissions) if watched else []
             head, branch, number = position()
+            words = f"{unfinished.problem} {unfinished.hint}" if unfinished else ""
+            if unless is not None:
+                same = (tree, user.tree, head, branch, tuple(left_out), words, permissions)
+                if same == (
+                    unless.tree, unless.index_tree, unless.head, unless.branch, unless.left_out,
+                    unless.unfinished, unless.permissions,
+                ):  # fmt: skip
+                    staged()
+                    return unless
             facts: dict[str, Any] = {
                 "ref": f"{self._prefix}/{task_id}/{number}",
                 "head": head,
@@ -152,7 +168,7 @@ class Snapshots:
                 "index_tree": user.tree,
                 "left_out": [(each.path, each.reason, each.mark) for each in left_out],
                 "label": label,
-                "unfinished": f"{unfinished.problem} {unfinished.hint}" if unfinished else "",
+                "unfinished": words,
                 "uncertain": doubtful,
                 "permissions": permissions,
             }

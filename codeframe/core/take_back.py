@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from codeframe.core.errors import CodeFrameError, UsageError
-from codeframe.core.leftovers import chain, close_open_call, snapshots_of, spans
+from codeframe.core.leftovers import chain, close_open_call, made_by_gates, snapshots_of, spans
 from codeframe.core.models import Leftover, RunStatus, Task, TaskStatus
 from codeframe.core.run_lock import owner_unseen, tree_reserved
 from codeframe.core.undo import MAYBE_OLDER, NOT_COVERED, UNCERTAIN, undo
@@ -60,7 +60,10 @@ def take_back(workspace: Workspace, task: Task, only: Sequence[str] = ()) -> Tak
         runs = [close_open_call(workspace, snapshots, run) for run in runs]
         pairs = [pair for run in runs for pair in spans(workspace, run)]
         result = undo(snapshots, task.id, [(snapshots.load(a), snapshots.load(b)) for a, b in pairs], only)
-        complete = all(reason.startswith(_FINAL) for _, reason in result.kept)
+        made = (
+            set().union(*(made_by_gates(workspace, snapshots, run) for run in runs)) if result.kept else set()
+        )
+        complete = all(reason.startswith(_FINAL) or path in made for path, reason in result.kept)
         with store.write():
             for run in runs if complete and not only else ():  # else it can be asked for again
                 store.runs.update(run.id, leftover=Leftover.UNDONE)

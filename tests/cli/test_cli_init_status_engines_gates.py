@@ -194,7 +194,21 @@ def test_gates_list(cf: Cf) -> None:
     declare(cf, "")
     assert cf("gates", "list").stdout == f"check: {sys.executable} check.py\n"
     (gate,) = cf("gates", "list", "--json").json()
-    assert gate == {"name": "check", "runs": f"{sys.executable} check.py", "missing": False}
+    assert gate == {"name": "check", "runs": f"{sys.executable} check.py", "missing": False, "why": ""}
+
+
+def test_gates_list_says_why_a_gate_was_found_and_how_to_turn_ruff_on(cf: Cf) -> None:
+    write(cf.where, {"test_a.py": "def test_a(): pass\n"})
+    said = cf("gates", "list")
+    assert said.stdout.endswith("-m pytest  (found: test_a.py)\n")
+    assert said.stderr.startswith(
+        "ruff: not a gate, as nothing here asks for it; to turn it on, add [tool.ruff]"
+    )
+    write(cf.where, {"pyproject.toml": "[tool.ruff]\n"})
+    said = cf("gates", "list")
+    assert said.stdout.startswith("ruff: ruff check  (found: [tool.ruff] in pyproject.toml)\n")
+    assert said.stderr == ""
+    assert [gate["why"] for gate in cf("gates", "list", "--json").json()][1] == "test_a.py"
 
 
 def test_gates_list_names_a_tool_that_is_missing(cf: Cf) -> None:
@@ -225,7 +239,7 @@ def test_gates_run_says_what_to_type_where_a_tool_is_missing(cf: Cf) -> None:
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     bare.chmod(0o755)
     write(cf.where, {"test_a.py": "def test_a(): pass\n"})
-    said = cf("gates", "run").stdout
+    said = cf("gates", "run", code=5).stdout
     cf("config", "set", "gates", "[{name: check, command: no-such-tool}]")
     assert "no-such-tool is not there" in cf("gates", "run", code=5).stdout
     assert ".venv/bin/python has no pytest; type: .venv/bin/python -m pip install pytest" in said

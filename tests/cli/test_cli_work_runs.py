@@ -165,7 +165,8 @@ def test_diff_is_what_git_apply_takes_byte_for_byte(done: Done, at: Cf, tmp_path
 def test_diff_as_a_summary_and_as_json(done: Done, at: Cf) -> None:
     assert "2 files changed" in at("work", "diff", done.task, "--stat").stdout
     data = at("work", "diff", done.task, "--json").json()
-    assert list(data) == ["task_id", "run_id", "start", "end", "files", "uncertain", "diff"]
+    keys = ["task_id", "run_id", "start", "end", "files", "uncertain", "changed_by_gates", "diff"]
+    assert list(data) == keys
     assert data["files"] == [{"path": "a.py", "kind": "created"}, {"path": "old.txt", "kind": "modified"}]
     assert "+x = 1\n" in data["diff"]
 

@@ -58,6 +58,17 @@ def test_an_answer_goes_to_the_session_that_asked(stage: Stage) -> None:
     resumed.check_work_kept("work.py", WORK)
 
 
+def test_a_secret_in_an_answer_is_kept_as_typed_and_not_sent_on(stage: Stage) -> None:
+    token = "sk-" + "ant-api03-Abc123def456Ghi789"
+    task = asked(stage)
+    answer(stage, task, f"Use {token} for it")
+    stage.again("resume", task).expect(0, "COMPLETED", None, "DONE")
+    told = prompt_text(stage.engine.invocations()[1].stdin)
+    assert "Use [redacted] for it" in told
+    (blocker,) = stage.workspace.store.blockers.list(task_id=task.id)
+    assert blocker.answer == f"Use {token} for it"
+
+
 def test_a_lost_session_falls_back_once_to_a_cold_start(stage: Stage) -> None:
     task = asked(stage)
     answer(stage, task, "Spaces")

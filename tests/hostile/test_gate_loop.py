@@ -130,9 +130,6 @@ def test_nothing_collected_is_unverified(tmp_path: Path) -> None:
     outcome.expect(0, "COMPLETED", None, "DONE")
     assert outcome.run.verification == "unverified"
     assert "no tests were collected" in outcome.told
-    stage.engine.calls(call(session(wrote("more.py", "x = 1\n"), verdict("done"))))
-    strict = stage.start(stage.task(), "--require-gates", gates=True)
-    strict.expect(1, "FAILED", "gates", "FAILED")
 
 
 def test_nothing_collected_where_tests_passed_before_is_a_failure(tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ exec '{real}' "$@"
     ids=["base", "start", "end"],
 )
 def test_after_kill_9_in_the_middle_of_a_snapshot(stage: Stage, number: int, gates: bool, work: bool) -> None:
-    stage.gate("true")
+    stage.gate("test -e made || touch made")  # else the base would be the start
     held = slow_git(stage, number)
     stage.engine.calls(
         call(session(wrote("work.py", WORK), verdict("done"))),

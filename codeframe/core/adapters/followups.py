@@ -11,16 +11,18 @@ NO_CHANGE = (
 )
 
 
-def correction(feedback: str, left: int) -> str:
-    """The prompt of a correction round: the failures in `feedback`, and that `left` more rounds remain."""
+def correction(feedback: str, left: int, changed: str = "") -> str:
+    """The prompt of a correction round: the failures in `feedback`, that `left` more rounds remain, and what
+    the gates `changed` in the tree, if anything."""
     more = (
         "This is the last round."
         if left == 0
         else f"After this, {left} more round{'s' if left > 1 else ''} remain."
     )
+    note = f"Running the checks changed files in the tree: {changed}.\n\n" if changed else ""
     return (
         "The checks ran on your work and it does not pass yet. Fix what is listed below, in the code rather than by "
-        f"weakening the checks. Do not delete, skip or loosen tests. {more}\n\n{feedback}"
+        f"weakening the checks. Do not delete, skip or loosen tests. {more}\n\n{note}{feedback}"
     )
 
 

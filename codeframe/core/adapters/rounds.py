@@ -11,7 +11,10 @@ from codeframe.core.snapshots import FileChange, in_short
 
 
 class RoundRecord(NamedTuple):
-    """The evidence of one engine call: the snapshots around it, how it ended, what the gates said after it."""
+    """The evidence of one engine call: the snapshots around it, how it ended, what the gates said after it.
+
+    `gates_end` is the snapshot after the gates where they changed anything, `gates_changes` what they did.
+    """
 
     round: int
     reason: str
@@ -22,6 +25,19 @@ class RoundRecord(NamedTuple):
     commits: tuple[str, ...]
     gates: Mapping[str, Any] | None = None
     moved: tuple[str, ...] = ()  # lines of `History.moved`
+    gates_end: str | None = None
+    gates_changes: tuple[FileChange, ...] = ()
+
+    @property
+    def left(self) -> str:
+        """The last snapshot of the round."""
+        return self.gates_end or self.end
+
+    @property
+    def changed(self) -> bool:
+        """Whether the tree may hold work of it. Files that gates make, such as reports, are none."""
+        by_gates = any(change.kind != "created" for change in self.gates_changes)
+        return bool(self.changes or self.commits or self.moved or by_gates)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; long file lists are cut, with the full count beside them."""
@@ -46,6 +62,8 @@ class RoundRecord(NamedTuple):
             "cost_usd": usage.cost_usd,
             "engine": dict(self.result.evidence),
             "gates": self.gates,
+            "gates_end": self.gates_end,
+            "gates_changed": in_short(self.gates_changes),
         }
 
 

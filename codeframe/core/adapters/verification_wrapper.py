@@ -6,7 +6,6 @@ difference of two snapshots, success is what the gates say (rules 4.5 to 4.7).
 
 from __future__ import annotations
 
-import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from codeframe.core.adapters import followups
+from codeframe.core.adapters import followups, questions
 from codeframe.core.adapters.event_stream import EventStream
+from codeframe.core.adapters.gate_check import Checked, GateCheck, in_words
 from codeframe.core.adapters.rounds import Recorder, RoundRecord
 from codeframe.core.agent_adapter import (
     DEFAULT_TIMEOUT_MS,
@@ -63,6 +63,7 @@ class _Progress:
     round: int = 0
     first_start: Snapshot | None = None
     last_end: str | None = None
+    gates_changed: dict[str, FileChange] | None = None
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -102,12 +103,10 @@ class VerificationWrapper:
         """
         self._inner = inner
         self._snapshots = snapshots
-        self._gates = gates
-        self._baseline = baseline
         self._policy = policy
         self._new_session = new_session
         self._recorder = recorder
-        self._redactor = redactor  # what gates print goes into prompts (rule 9.2)
+        self._redactor = redactor
         self._opening = opening
         self._changed = changed_before
         self._summary_before = summary_before
@@ -115,6 +114,9 @@ class VerificationWrapper:
         self._history = history
         self._events = EventStream()
         self._cancel = threading.Event()
+        self._gates = (
+            GateCheck(gates, baseline, snapshots, self._cancel, self._say) if gates is not None else None
+        )
         self._capabilities: Capabilities = getattr(type(inner), "capabilities", Capabilities())
         self.rounds: list[RoundRecord] = []
         self.report: GateReport | None = None
@@ -170,13 +172,13 @@ class VerificationWrapper:
             if result.status is not AgentResultStatus.COMPLETED:
                 return self._final(p, result)
             if end.unfinished:
-                return self._left_unfinished(p, result, end)
+                return self._ask(p, result, questions.unfinished(end))
             if p.first_start is not None and end.branch != p.first_start.branch:
-                return self._branch_switched(p, result, p.first_start, end)
+                return self._ask(p, result, questions.branch_switched(p.first_start, end))
             if not self._changed and not result.already_satisfied:
                 question = None if result.evidence.get("report") else question_in_prose(result.summary)
                 if question is not None:
-                    return self._final(p, result, AgentResultStatus.BLOCKED, blocker_question=question)
+                    return self._ask(p, result, question)
                 if told_no_change:
                     return self._no_change(p, result)
                 told_no_change = True
@@ -186,7 +188,7 @@ class VerificationWrapper:
                 continue
             if self._gates is None:
                 return self._final(p, result)
-            report = self._check(p, self._gates)
+            report, left, gates_changes = self._check(p, self._gates, end)
             if self._cancel.is_set() or p.left_s <= 0:
                 return self._cut_short(p, result)
             if report.status != "failed":
@@ -196,11 +198,13 @@ class VerificationWrapper:
                 return self._gates_failed(p, result, report, stuck=failure == last_failure)
             last_failure = failure
             p.round += 1
-            left = self._policy.max_corrections - p.round
+            to_go = self._policy.max_corrections - p.round
+            changed = in_words(gates_changes) if gates_changes else ""
             prompt, reason = (
-                self._again(p, followups.correction(self._redactor.redact(report.feedback()), left)),
+                self._again(p, followups.correction(report.feedback(), to_go, changed)),
                 "correction",
             )
+            self._start = None if left.unfinished else left
             self._say(
                 f"Sending the engine back with the failures (correction {p.round} of {self._policy.max_corrections})."
             )
@@ -261,7 +265,9 @@ class VerificationWrapper:
         pump = threading.Thread(target=self._pump, daemon=True)
         pump.start()
         try:
-            result = self._inner.execute(prompt, workspace, context, max(1, int(p.left_s * 1000)))
+            # Failures, answers, notes, an engine's own last words: whatever it is told passes here (rule 9.2).
+            told = self._redactor.redact(prompt)
+            result = self._inner.execute(told, workspace, context, max(1, int(p.left_s * 1000)))
         finally:
             pump.join(timeout=5)
         refs = self._history.look() if self._history else None
@@ -293,22 +299,25 @@ class VerificationWrapper:
     def _fresh_session(self, p: _Progress) -> None:
         p.context = replace(p.context, session_id=None, resume_session=False)
 
-    def _check(self, p: _Progress, gates: GateSuite) -> GateReport:
-        self._say("Running the gates: " + ", ".join(gates.names) + "." if gates.names else "No gates to run.")
-        run_dir = p.context.run_dir or Path()
-        report = gates.check(
-            self._baseline,
-            run_dir / f"gates-{p.round}",
-            marker=f"{p.context.run_id}/gates-{p.round}",
-            cancel=self._cancel,
-            timeout_s=max(0.1, p.left_s),
+    def _check(self, p: _Progress, gates: GateCheck, end: Snapshot) -> Checked:
+        checked = gates.run(
+            p.context.task_id,
+            end,
+            {change.path for record in self.rounds for change in record.changes},
+            (p.context.run_dir or Path()) / f"gates-{p.round}",
+            f"{p.context.run_id}/gates-{p.round}",
+            lambda: p.left_s,
         )
-        self.report = report
-        self.rounds[-1] = self.rounds[-1]._replace(gates=report.to_evidence())
-        self._recorder.returned(len(self.rounds) - 1, self.rounds[-1])
-        for line in report.summary_lines():
+        self.report = checked.report
+        record = self.rounds[-1]._replace(gates=checked.report.to_evidence())
+        if checked.left is not end:
+            record = record._replace(gates_end=checked.left.commit, gates_changes=checked.changes)
+            p.gates_changed = (p.gates_changed or {}) | {change.path: change for change in checked.changes}
+        self.rounds[-1] = record
+        self._recorder.returned(len(self.rounds) - 1, record)
+        for line in checked.report.summary_lines():
             self._say(line)
-        return report
+        return checked
 
     # -- how it ends ------------------------------------------------------------------------------
 
@@ -316,6 +325,9 @@ class VerificationWrapper:
         self, p: _Progress, result: AgentResult, status: AgentResultStatus | None = None, **fields: Any
     ) -> AgentResult:
         """The result of the whole run: the last call's words, the totals, and the measured change."""
+        if p.gates_changed is not None:
+            done = in_words(list(p.gates_changed.values()))
+            p.notes.append(f"Running the gates changed: {done}. cf work undo takes that back, too.")
         changes: Sequence[FileChange] = self.rounds[0].changes if self.rounds else ()
         if len(self.rounds) > 1 and p.first_start and p.last_end:
             changes = self._snapshots.changes(p.first_start.commit, p.last_end)
@@ -332,11 +344,17 @@ class VerificationWrapper:
             **fields,
         )
 
+    def _ask(self, p: _Progress, result: AgentResult, question: str, **fields: Any) -> AgentResult:
+        return self._final(p, result, AgentResultStatus.BLOCKED, blocker_question=question, **fields)
+
     def _passed(self, p: _Progress, result: AgentResult, report: GateReport) -> AgentResult:
         if report.status == "unverified" and self._policy.require_gates:
+            from codeframe.core.gates import untold
+
+            why = "; ".join(untold(report.to_evidence())) or "no gate ran"
             return self._final(
                 p, result, AgentResultStatus.FAILED, error_class=ErrorClass.GATES,
-                error="The work is unverified and --require-gates is set: " + "; ".join(report.summary_lines()),
+                error=f"The work is unverified and --require-gates is set: {why}",
             )  # fmt: skip
         question = None if result.evidence.get("report") else question_in_prose(result.summary)
         if question is not None:
@@ -348,13 +366,7 @@ class VerificationWrapper:
     ) -> AgentResult:
         if report.only_gone:
             gone = [test for verdict in report.verdicts for test in verdict.gone]
-            question = (
-                f"The engine removed or disabled {len(gone)} test{'s' if len(gone) != 1 else ''} that passed before: "
-                + ", ".join(gone[:20]) + (" and more" if len(gone) > 20 else "") + ". Is that wanted?"
-            )  # fmt: skip
-            return self._final(
-                p, result, AgentResultStatus.BLOCKED, error_class=ErrorClass.GATES, blocker_question=question
-            )
+            return self._ask(p, result, questions.tests_gone(gone), error_class=ErrorClass.GATES)
         if stuck:
             error = "The gates fail and the same failures came back."
         elif self._policy.max_corrections == 0:
@@ -375,24 +387,6 @@ class VerificationWrapper:
             p, result, AgentResultStatus.FAILED, error_class=ErrorClass.NO_CHANGE,
             error="The engine reported success twice but changed nothing.",
         )  # fmt: skip
-
-    def _left_unfinished(self, p: _Progress, result: AgentResult, end: Snapshot) -> AgentResult:
-        question = (
-            f"The engine left the repository in the middle of something. {end.unfinished}, "
-            "then answer and resume. Its work is saved."
-        )
-        return self._final(p, result, AgentResultStatus.BLOCKED, blocker_question=question)
-
-    def _branch_switched(
-        self, p: _Progress, result: AgentResult, start: Snapshot, end: Snapshot
-    ) -> AgentResult:
-        before, after = ((each.branch or "").removeprefix("refs/heads/") for each in (start, end))
-        back = f"git switch {shlex.quote(before)}" if before else f"git switch --detach {start.head}"
-        question = (
-            f"The engine switched the branch from {before or 'a detached HEAD'} to {after or 'a detached HEAD'}. "
-            f"Its work is in the tree. Type `{back}` to go back, or stay, then answer and resume."
-        )
-        return self._final(p, result, AgentResultStatus.BLOCKED, blocker_question=question)
 
     def _cut_short(self, p: _Progress, result: AgentResult) -> AgentResult:
         if self._cancel.is_set():

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from codeframe.core.gates.compare import GateVerdict
     from codeframe.core.gates.discovery import declared_gates, find_gates
     from codeframe.core.gates.model import Failure, Gate, GateOutcome, GateResult
-    from codeframe.core.gates.report import GateReport, describe_gate
+    from codeframe.core.gates.report import GateReport, describe_gate, untold
     from codeframe.core.gates.suite import GateSuite
 
 _WHERE = {
@@ -25,6 +25,7 @@ _WHERE = {
     "declared_gates": "discovery",
     "describe_gate": "report",
     "find_gates": "discovery",
+    "untold": "report",
 }
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "declared_gates",
     "describe_gate",
     "find_gates",
+    "untold",
 ]
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from codeframe.core.gates.counts import fingerprint
 from codeframe.core.gates.kind import Missing, Reading, Tool
 from codeframe.core.gates.model import Failure, Gate, GateOutcome
 from codeframe.core.gates.project import Project
-from codeframe.core.gates.text import normalise
 from codeframe.core.gates.tree import tail_of
 
 _COMPARED_BYTES = 4 * 1024 * 1024
@@ -23,6 +23,10 @@ class CommandKind:
     def find(self, root: Path) -> Gate | None:
         """Never found, only declared."""
         return None
+
+    def hint(self, root: Path) -> str:
+        """Nothing to say."""
+        return ""
 
     def recognises(self, argv: tuple[str, ...]) -> bool:
         """Everything: this kind is asked last."""
@@ -50,12 +54,13 @@ class CommandKind:
         return tool.argv
 
     def read(self, exit_code: int, scratch: Path, output: Path, root: Path) -> Reading:
-        """Its one failure is known by the lines it printed, in any order: two streams and parallel
-        jobs mix them differently each time."""
+        """Its one failure is known by the lines it printed, in any order (two streams and parallel
+        jobs mix them differently each time), and by how many problems they count."""
         if exit_code == 0:
             return Reading(GateOutcome.PASSED)
         how = f"was ended by signal {-exit_code}" if exit_code < 0 else f"exited with {exit_code}"
-        lines = sorted(normalise(line, root) for line in tail_of(output, _COMPARED_BYTES).splitlines())
-        print_of = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
-        failure = Failure(f"exit {exit_code}: {print_of}", f"the command {how}", tail_of(output))
+        words, counts = fingerprint(tail_of(output, _COMPARED_BYTES), root)
+        print_of = hashlib.sha256(words.encode()).hexdigest()[:16]
+        title = f"the command {how}"
+        failure = Failure(f"exit {exit_code}: {print_of}", title, tail_of(output), counts=counts)
         return Reading(GateOutcome.FAILED, (failure,), comparable=exit_code >= 0)

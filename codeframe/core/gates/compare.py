@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from codeframe.core.gates.counts import worse
 from codeframe.core.gates.model import Failure, GateOutcome, GateResult
 from codeframe.core.safe_read import open_regular
 
@@ -80,17 +81,30 @@ def split(
     now: Iterable[Failure], base: Iterable[Failure], moved: dict[str, str] | None = None
 ) -> tuple[list[Failure], list[Failure]]:
     """(new, old) failures of `now`. Keys are counted: a second one of the same key is new where the
-    base had one. `moved` maps keys of the base to what they are now."""
-    known = Counter((moved or {}).get(f.key, f.key) for f in base)
+    base had one, and so is one that speaks of more problems than it did. `moved` maps keys of the base
+    to what they are now."""
+    known: dict[str, list[Failure]] = defaultdict(list)
+    for failure in base:
+        known[(moved or {}).get(failure.key, failure.key)].append(failure)
     new: list[Failure] = []
     old: list[Failure] = []
     for failure in now:
-        if known[failure.key] > 0:
-            known[failure.key] -= 1
+        same = known[failure.key]
+        match = next((before for before in same if not worse(failure.counts, before.counts)), None)
+        if match is not None:
+            same.remove(match)
             old.append(failure)
+        elif same and failure.counts:
+            new.append(_more(failure, same.pop()))
         else:
             new.append(failure)
     return new, old
+
+
+def _more(now: Failure, before: Failure) -> Failure:
+    """The same failure, telling that only its numbers are worse."""
+    then, since = (", ".join(map(str, each.counts)) for each in (before, now))
+    return replace(now, title=f"{now.title} and counts more problems than before ({then}; now {since})")
 
 
 def renames(base: GateResult, now: GateResult) -> dict[str, str]:

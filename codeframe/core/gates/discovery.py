@@ -30,6 +30,11 @@ def find_gates(root: Path) -> list[Gate]:
     return [gate for kind in KINDS.values() if (gate := kind.find(root))]
 
 
+def hints(root: Path) -> list[str]:
+    """A line for each kind of gate the project at `root` does not show although it could: how to turn it on."""
+    return [hint for kind in KINDS.values() if kind.find(root) is None and (hint := kind.hint(root))]
+
+
 def declared_gates(config: Sequence[Mapping[str, Any]]) -> list[Gate]:
     """The gates in the configuration's `gates:` list.
 

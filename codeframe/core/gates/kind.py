@@ -56,6 +56,10 @@ class Kind(Protocol):
         """The gate a project at `root` shows without declaring it, or None."""
         ...
 
+    def hint(self, root: Path) -> str:
+        """Where `find` gave None: one line saying how a project at `root` turns the gate on, "" for nothing."""
+        ...
+
     def recognises(self, argv: tuple[str, ...]) -> bool:
         """Whether a declared command is one of ours."""
         ...

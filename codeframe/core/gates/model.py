@@ -26,7 +26,7 @@ class Gate:
     """One check. `kind` names who reads its output ("pytest", "ruff", "command").
 
     `command` is what was declared; a found gate has only the tool's own words, its launcher is
-    chosen when it runs. `timeout_s` is in seconds.
+    chosen when it runs. `timeout_s` is in seconds, `why` says in words where a found gate was found.
     """
 
     name: str
@@ -34,6 +34,7 @@ class Gate:
     kind: str
     timeout_s: float = DEFAULT_TIMEOUT_S
     declared: bool = False
+    why: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
@@ -42,13 +43,15 @@ class Failure:
 
     `key` is its fingerprint: equal for the same failure before and after an edit, no line numbers.
     `title` is a test id or "rule file", `detail` the assertion text or message (bounded, cleaned),
-    `location` "file:line" or "".
+    `location` "file:line" or "". `counts` are the numbers of problems it speaks of where it stands for
+    several: the same failure with a higher count is a new one (rule 6.4).
     """
 
     key: str
     title: str
     detail: str = ""
     location: str = ""
+    counts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,7 @@ class GateResult:
             "command": list(self.command),
             "outcome": self.outcome.value,
             "exit_code": self.exit_code,
-            "failures": [[f.key, f.title, f.detail, f.location] for f in self.failures],
+            "failures": [[f.key, f.title, f.detail, f.location, list(f.counts)] for f in self.failures],
             "passed": sorted(self.passed),
             "skipped": sorted(self.skipped),
             "comparable": self.comparable,
@@ -111,7 +114,10 @@ class GateResult:
             command=tuple(data["command"]),
             outcome=GateOutcome(data["outcome"]),
             exit_code=data["exit_code"],
-            failures=tuple(Failure(*row) for row in data["failures"]),
+            failures=tuple(
+                Failure(key, title, detail, location, tuple(counts))
+                for key, title, detail, location, counts in data["failures"]
+            ),
             passed=frozenset(data["passed"]),
             skipped=frozenset(data["skipped"]),
             comparable=data["comparable"],

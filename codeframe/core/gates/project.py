@@ -25,7 +25,7 @@ _DROPPED = (
     "PYTEST_CURRENT_TEST",
 )
 _DROPPED_PREFIX = "PYTEST_XDIST_"
-_ENVIRONMENTS = (".venv", "venv")
+ENVIRONMENTS = (".venv", "venv")
 
 # Asks an interpreter what it is and where it would import modules from, importing none of them.
 _PROBE = """
@@ -71,8 +71,8 @@ class Project:
         """Finds the environment: .venv or venv, uv, poetry, PATH, in this order; in `root`, then in
         its parents up to the top of the repository. Never the one CodeFrame itself runs in."""
         env = _clean_environment(root)
-        for folder in _up_to_top(root):
-            for name in _ENVIRONMENTS:
+        for folder in up_to_top(root):
+            for name in ENVIRONMENTS:
                 python = folder / name / "bin" / "python"
                 if os.access(python, os.X_OK):
                     env["VIRTUAL_ENV"] = str(folder / name)
@@ -83,7 +83,7 @@ class Project:
             ("poetry.lock", "poetry", ("run", "python")),
         ):
             program = shutil.which(tool, path=env["PATH"])
-            if program and any((folder / lock).is_file() for folder in _up_to_top(root)):
+            if program and any((folder / lock).is_file() for folder in up_to_top(root)):
                 return cls(root, (program, *words), tool, env)
         found = shutil.which("python3", path=env["PATH"]) or shutil.which("python", path=env["PATH"])
         return cls(root, (found,) if found else (), "PATH", env)
@@ -150,7 +150,7 @@ def shown(path: Path, root: Path) -> str:
     return inner if "/" in inner else f"./{inner}"
 
 
-def _up_to_top(root: Path) -> Iterator[Path]:
+def up_to_top(root: Path) -> Iterator[Path]:
     """`root` and its parents up to the one that holds `.git`; only `root` outside a repository."""
     chain: list[Path] = []
     for folder in (root, *root.parents):

@@ -9,21 +9,24 @@ from functools import cache
 from pathlib import Path, PurePath
 
 from codeframe.core.gates.commands import tool_index, with_options
+from codeframe.core.gates.counts import fingerprint
 from codeframe.core.gates.junit import ReportError, TestReport, read_report
 from codeframe.core.gates.kind import Missing, Reading, Tool
 from codeframe.core.gates.model import Failure, Gate, GateOutcome
 from codeframe.core.gates.project import Project
 from codeframe.core.gates.pytest_project import (
+    configuration,
     foreign_package,
     own_packages,
     puts_root_first,
     python_path,
-    settings,
 )
-from codeframe.core.gates.text import clip, normalise
+from codeframe.core.gates.signs import sign_of
+from codeframe.core.gates.text import clip
 from codeframe.core.gates.tree import python_files, tail_of
 
 _NAMES = frozenset({"pytest", "py.test"})
+_OWN_RUNNER = "manage.py"  # Django's: without its settings every test is an error to pytest
 _TEST_FILE = re.compile(r"(?:test_.*|.*_test)\.py$")
 # Exit statuses of pytest (its documentation, "Exit codes") that say it broke: never "old".
 _BROKE = {2: "interrupted", 3: "internal error", 4: "usage error"}
@@ -69,14 +72,19 @@ class PytestKind:
     reruns = True
 
     def find(self, root: Path) -> Gate | None:
-        """Found by a pytest configuration or by Python test files (rule 6.1)."""
-        gate = Gate("pytest", ("pytest",), self.name)
-        if settings(root) is not None:
-            return gate
-        for path in python_files(root):
-            if _TEST_FILE.match(path.name) or "tests" in path.parts[:-1]:
-                return gate
-        return None
+        """Found by a pytest configuration, or by files pytest would collect unless the project has a test
+        runner of its own and does not ask for pytest (rule 6.1)."""
+        if found := configuration(root):
+            why = found[0]
+        else:
+            why = next((str(path) for path in python_files(root) if _TEST_FILE.match(path.name)), "")
+            if why and (root / _OWN_RUNNER).is_file():
+                why = sign_of(root, "pytest") or sign_of(root, "pytest-django")
+        return Gate("pytest", ("pytest",), self.name, why=why) if why else None
+
+    def hint(self, root: Path) -> str:
+        """Nothing to say: a project without tests knows that."""
+        return ""
 
     def recognises(self, argv: tuple[str, ...]) -> bool:
         """`pytest`, `python -m pytest`, `uv run pytest`, ..."""
@@ -167,7 +175,8 @@ class PytestKind:
             return Reading(GateOutcome.FAILED, report.failures, report.passed, report.skipped)
         if exit_code == 1:  # a threshold such as --cov-fail-under, said in the output only
             tail = tail_of(output, 2048)
-            said = Failure(f"exit 1: {normalise(tail, root)}", "pytest failed though no test did", tail)
+            words, counts = fingerprint(tail, root)
+            said = Failure(f"exit 1: {words}", "pytest failed though no test did", tail, counts=counts)
             return Reading(GateOutcome.FAILED, (said,), report.passed, report.skipped)
         if report.passed:
             return Reading(GateOutcome.PASSED, (), report.passed, report.skipped)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
 from codeframe.core.gates.project import Probe
-from codeframe.core.safe_read import read_regular
-
-_MAX_SETTINGS_BYTES = 1_000_000
+from codeframe.core.gates.signs import read, read_toml
 
 # Top-level folders that are no package of the project although they may hold an __init__.py.
 _NOT_PACKAGES = frozenset({"test", "tests", "doc", "docs", "examples", "scripts", "bench", "benchmarks"})
 
 
-def settings(root: Path) -> dict[str, Any] | None:
-    """pytest's own section of the configuration files at `root`; None where no file has one."""
+def configuration(root: Path) -> tuple[str, dict[str, Any]] | None:
+    """Which file at `root` configures pytest and what its section holds; None where no file does."""
     import configparser
-    import tomllib
 
     for name, section in (
         ("pytest.ini", "pytest"),
@@ -26,34 +24,30 @@ def settings(root: Path) -> dict[str, Any] | None:
         ("setup.cfg", "tool:pytest"),
     ):
         parser = configparser.RawConfigParser(strict=False)
-        try:
-            parser.read_string(_text(root / name))
-        except (OSError, configparser.Error):
-            continue
+        with contextlib.suppress(configparser.Error):
+            parser.read_string(read(root / name))
         if parser.has_section(section):
-            return dict(parser[section])
-        if name.endswith("pytest.ini"):
-            return {}  # the file alone counts, even empty
+            return name, dict(parser[section])
+        if name.endswith("pytest.ini") and (root / name).is_file():
+            return name, {}  # the file alone counts, even empty
     for name in ("pytest.toml", ".pytest.toml", "pyproject.toml"):
-        try:
-            data = tomllib.loads(_text(root / name))
-        except (OSError, tomllib.TOMLDecodeError):
-            continue
-        found = data.get("tool", {}).get("pytest") if name == "pyproject.toml" else data.get("pytest", {})
+        data = read_toml(root / name)
+        found = data.get("pytest")
+        if name == "pyproject.toml":
+            tools = data.get("tool")
+            found = tools.get("pytest") if isinstance(tools, dict) else None
+        elif found is None and (root / name).is_file():
+            found = {}
         if isinstance(found, dict):
             inner = found.get("ini_options", found)
-            return inner if isinstance(inner, dict) else {}
+            return name, inner if isinstance(inner, dict) else {}
     return None
-
-
-def _text(path: Path) -> str:
-    text = read_regular(path, _MAX_SETTINGS_BYTES).decode("utf-8", "replace")
-    return text.replace("\r\n", "\n")
 
 
 def python_path(root: Path) -> tuple[str, ...]:
     """The folders pytest's `pythonpath` option puts in front of the search path."""
-    value = (settings(root) or {}).get("pythonpath", ())
+    _, options = configuration(root) or ("", {})
+    value = options.get("pythonpath", ())
     return tuple(value.split() if isinstance(value, str) else map(str, value))
 
 

@@ -14,24 +14,26 @@ from codeframe.core.gates.text import clip, one_line
 
 FEEDBACK_BYTES = 64 * 1024
 _MAX_OLD_LISTED = 50
+_UNTOLD = (GateOutcome.NO_TESTS, GateOutcome.TOOL_MISSING)
 _MAX_EVIDENCE = 200
 _EVIDENCE_DETAIL_BYTES = 2048
 
 
 @dataclass(frozen=True)
 class GateReport:
-    """The verdicts of one check, in the order the gates ran."""
+    """The verdicts of one check, in the order the gates ran. `unstable` are paths that changed each time
+    they ran: what was said of them is not about what is there now (rule 6.6)."""
 
     verdicts: tuple[GateVerdict, ...] = ()
+    unstable: tuple[str, ...] = ()
 
     @property
     def status(self) -> str:
-        """ "failed" where anything blocks, "unverified" where a gate could not tell (rule 6.3) or
-        there is none, else "verified"."""
+        """ "failed" where anything blocks, "unverified" where a gate could not tell (rule 6.3), there is
+        none, or they change what they check, else "verified"."""
         if any(v.blocking for v in self.verdicts):
             return "failed"
-        untold = (GateOutcome.NO_TESTS, GateOutcome.TOOL_MISSING)
-        if not self.verdicts or any(v.result.outcome in untold for v in self.verdicts):
+        if not self.verdicts or self.unstable or any(v.result.outcome in _UNTOLD for v in self.verdicts):
             return "unverified"
         return "verified"
 
@@ -68,7 +70,17 @@ class GateReport:
 
     def to_evidence(self) -> dict[str, Any]:
         """JSON-ready: what the status was drawn from. Long lists are cut and their length is told."""
-        return {"status": self.status, "gates": [_evidence(v) for v in self.verdicts]}
+        unstable = list(self.unstable[:_MAX_EVIDENCE])
+        return {"status": self.status, "gates": [_evidence(v) for v in self.verdicts], "unstable": unstable}
+
+
+def untold(evidence: Mapping[str, Any]) -> list[str]:
+    """Why a check, as `to_evidence` gave it, verified nothing: a line each, for people (rules 6.3 and 6.6)."""
+    rows = [row for row in evidence.get("gates", []) if row["outcome"] in _UNTOLD]
+    lines = [describe_gate(row) for row in rows]
+    if unstable := evidence.get("unstable"):
+        lines.append("the gates change what they check each time they run: " + ", ".join(unstable[:10]))
+    return lines
 
 
 def _told(verdict: GateVerdict) -> Iterator[str]:

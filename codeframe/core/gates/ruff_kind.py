@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from codeframe.core.gates.commands import tool_index, with_options
+from codeframe.core.gates.counts import fingerprint
 from codeframe.core.gates.kind import Missing, Reading, Tool
 from codeframe.core.gates.model import Failure, Gate, GateOutcome
 from codeframe.core.gates.project import Project, own_tool
+from codeframe.core.gates.signs import sign_of
 from codeframe.core.gates.text import clip, normalise, one_line
 from codeframe.core.gates.tree import python_files, tail_of
 from codeframe.core.safe_read import read_regular
@@ -30,9 +32,21 @@ class RuffKind:
     reruns = False  # the same tree gives the same findings
 
     def find(self, root: Path) -> Gate | None:
-        """Found where there are Python files (rule 6.1)."""
-        found = next(python_files(root), None)
-        return Gate("ruff", ("ruff", "check"), self.name) if found else None
+        """Found where there are Python files and the project asks for ruff: a linter it does not use is no
+        rule of its (rule 6.1)."""
+        why = sign_of(root, "ruff", ("ruff.toml", ".ruff.toml"))
+        if not why or next(python_files(root), None) is None:
+            return None
+        return Gate("ruff", ("ruff", "check"), self.name, why=why)
+
+    def hint(self, root: Path) -> str:
+        """How to turn it on, for a project with Python files."""
+        if next(python_files(root), None) is None:
+            return ""
+        return (
+            "ruff: not a gate, as nothing here asks for it; to turn it on, add [tool.ruff] to pyproject.toml or "
+            "ruff to the development dependencies"
+        )
 
     def recognises(self, argv: tuple[str, ...]) -> bool:
         """`ruff check ...` however it is started; `ruff format` is a command like any other."""
@@ -84,7 +98,8 @@ class RuffKind:
             return Reading(GateOutcome.FAILED, (failure,), comparable=False)
         failures = _findings(scratch / "ruff.json", root)
         if not failures:
-            failures = (Failure(f"exit 1: {normalise(tail, root)}", "ruff failed without a finding", tail),)
+            words, counts = fingerprint(tail, root)
+            failures = (Failure(f"exit 1: {words}", "ruff failed without a finding", tail, counts=counts),)
         return Reading(GateOutcome.FAILED, failures)
 
 

@@ -11,12 +11,12 @@ import shlex
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from codeframe.core.gates.compare import GateVerdict, compare
-from codeframe.core.gates.discovery import KINDS, find_gates
+from codeframe.core.gates.compare import GateVerdict, compare, split
+from codeframe.core.gates.discovery import KINDS, find_gates, hints
 from codeframe.core.gates.kind import Missing, Tool
 from codeframe.core.gates.model import Failure, Gate, GateOutcome, GateResult
 from codeframe.core.gates.project import Project
@@ -25,7 +25,7 @@ from codeframe.core.gates.runner import Command, not_run, out_of_time, run_gate
 from codeframe.core.safe_read import read_regular
 
 _MAX_CACHED_BYTES = 100_000_000
-_CACHE_VERSION = 1  # counts up when a fingerprint or the format changes: old baselines are then run again
+_CACHE_VERSION = 2  # counts up when a fingerprint or the format changes: old baselines are then run again
 
 
 # Tests the engine writes are claims it is held to; a linter the project did not have is no rule of its.
@@ -69,6 +69,14 @@ class GateSuite:
         Runs nothing of the project (rule 9.1): what only its python could tell is known after a first run.
         """
         return tuple(f"{gate.name}: {self._described(gate)}" for gate in self._gates)
+
+    def reasons(self) -> tuple[str, ...]:
+        """What in the project made each gate one: "[tool.ruff] in pyproject.toml", "" for a declared one."""
+        return tuple(gate.why for gate in self._gates)
+
+    def hints(self) -> list[str]:
+        """Where gates are found rather than declared: one line for each that could be turned on."""
+        return hints(self._root) if self._growing else []
 
     def missing(self) -> tuple[Gate, ...]:
         """Declared gates whose tool is not there."""
@@ -153,7 +161,8 @@ class GateSuite:
         if not command(Path()):
             return verdict
         again = self._run(gate, out_dir, f"{gate.name}.again", marker, cancel, clock, command)
-        chance = frozenset(f.key for f in suspects if _passed_now(f, again))
+        known = base.failures if base is not None and base.comparable else ()
+        chance = frozenset(f.key for f in suspects if _passed_now(f, again, known))
         return compare(now, base, self._root, strict=self._strict, flaky=chance) if chance else verdict
 
     def _run(
@@ -246,11 +255,13 @@ class _Clock:
         return self._end - time.monotonic()
 
 
-def _passed_now(failure: Failure, again: GateResult) -> bool:
+def _passed_now(failure: Failure, again: GateResult, base: Iterable[Failure]) -> bool:
     """Whether `failure` did not come back in the second run: its test (or a test of the file that
-    could not be collected) passed, or, where there are no tests, all passed."""
-    if any(f.key == failure.key for f in again.failures):
-        return False
+    could not be collected) passed, or, where there are no tests, all passed; or it counts no more
+    problems than at `base` this time."""
+    came_back = [f for f in again.failures if f.key == failure.key]
+    if came_back:
+        return bool(failure.counts) and not split(came_back, base)[0]
     if again.passed:
         return any(t == failure.title or t.startswith(f"{failure.title}::") for t in again.passed)
     return again.outcome is GateOutcome.PASSED

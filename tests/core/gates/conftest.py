@@ -20,6 +20,7 @@ class Sandbox:
         self.work = folder / "work"
         self.gates = [Gate("pytest", ("pytest",), "pytest")]
         self.bases: dict[str, GateResult] | None = None
+        self.based: GateSuite | None = None
         self.marker = f"run-{uuid.uuid4().hex}"  # tests run in parallel; a gate ends all of its own marker
         self.root.mkdir()
 
@@ -47,11 +48,14 @@ class Sandbox:
         return GateSuite(self.root, self.gates, self.work / "cache", **options)
 
     def base(self, tree: str = "tree") -> dict[str, GateResult]:
-        self.bases = self.suite().baseline(tree, self.work / "out", marker=f"{self.marker}/base")
+        self.based = self.suite()
+        self.bases = self.based.baseline(tree, self.work / "out", marker=f"{self.marker}/base")
         return self.bases
 
     def check(self, **options: bool) -> GateReport:
-        return self.suite(**options).check(self.bases, self.work / "out", marker=f"{self.marker}/1")
+        """By the suite of the baseline, as in a run: it has asked for the tools already."""
+        suite = self.suite(**options) if options or self.based is None else self.based
+        return suite.check(self.bases, self.work / "out", marker=f"{self.marker}/1")
 
     def tree(self) -> set[str]:
         return {str(path.relative_to(self.root)) for path in self.root.rglob("*")}

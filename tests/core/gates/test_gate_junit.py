@@ -7,7 +7,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codeframe.core.gates.junit import ReportError, TestReport, node_id, read_report
@@ -36,6 +36,7 @@ def mangle(test: str) -> tuple[str, str]:
     return ".".join(names[:-1]), names[-1]
 
 
+@settings(max_examples=30)
 @given(PATHS, st.lists(NAMES, max_size=2), NAMES, PARAMETERS)
 def test_the_id_comes_back_from_what_pytest_made_of_it(
     file: str, classes: list[str], name: str, case: str

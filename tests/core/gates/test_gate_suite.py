@@ -81,13 +81,33 @@ def test_a_command_passes_when_it_exits_with_0(counting):
 def test_the_same_failure_of_a_command_is_old_though_its_lines_and_times_moved(counting):
     counting.write({"red": "a.c:10: bad thing\n2 errors in 0.31s\n"})
     counting.base()
-    counting.write({"red": "3 errors in 1.5s\na.c:12: bad thing\n"})
+    counting.write({"red": "2 errors in 1.5s\na.c:12: bad thing\n"})
     assert counting.check().status == "verified"
-    counting.write({"red": "3 errors in 1.5s\na.c:12: another thing\n"})
+    counting.write({"red": "2 errors in 1.5s\na.c:12: another thing\n"})
     report = counting.check()
     assert report.status == "failed"
     assert "another thing" in report.feedback()
     assert "exit status 1" in report.feedback()
+
+
+def test_a_red_command_that_counts_more_errors_than_before_is_a_new_failure(counting):
+    counting.write({"red": "1 errors\n"})
+    counting.base()
+    counting.write({"red": "9 errors\n"})
+    report = counting.check()
+    assert report.status == "failed"
+    assert "counts more problems than before (1; now 9)" in report.feedback()
+    counting.write({"red": "0 errors\n"})
+    assert counting.check().status == "verified"
+
+
+def test_a_higher_count_that_does_not_come_back_is_flaky(bare):
+    script = f"test -e {bare.work}/n && echo 2 errors || echo 1 errors; rm -f {bare.work}/n; exit 1"
+    bare.gates = declared_gates([shell("count", script)])
+    bare.base()
+    (bare.work / "n").touch()
+    report = bare.check()
+    assert (report.status, len(only(report).flaky)) == ("verified", 1)
 
 
 def test_a_command_that_passes_when_run_again_is_flaky(bare):
@@ -153,7 +173,9 @@ def test_a_flood_is_kept_with_head_and_tail():
 
 def test_a_line_that_was_cut_says_so():
     stream = io.StringIO()
-    Log(stream).add("stdout", Line("text", dropped_bytes=7))
+    log = Log(stream)
+    log.add("stdout", Line("text", dropped_bytes=7))
+    log.finish()
     assert stream.getvalue() == "text [... 7 bytes left out]\n"
 
 

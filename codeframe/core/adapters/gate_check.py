@@ -1,0 +1,102 @@
+"""One check of the work by the gates, and what running them did to the tree they checked (rule 6.6)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from codeframe.core.snapshots import FileChange, Snapshot, Snapshots
+
+if TYPE_CHECKING:
+    from codeframe.core.gates import GateReport, GateResult, GateSuite
+
+_LISTED = 10
+
+
+class Checked(NamedTuple):
+    """`left` is the tree as the gates left it: the snapshot they began with where nothing changed;
+    `changes` is what differs between the two."""
+
+    report: GateReport
+    left: Snapshot
+    changes: tuple[FileChange, ...]
+
+
+class GateCheck:
+    """Runs `gates` against `baseline`. `cancel` ends them, `say` tells a person what goes on."""
+
+    def __init__(
+        self,
+        gates: GateSuite,
+        baseline: Mapping[str, GateResult] | None,
+        snapshots: Snapshots,
+        cancel: threading.Event,
+        say: Callable[[str], None],
+    ) -> None:
+        self._gates = gates
+        self._baseline = dict(baseline) if baseline is not None else None
+        self._snapshots = snapshots
+        self._cancel = cancel
+        self._say = say
+
+    def run(
+        self,
+        task_id: str,
+        end: Snapshot,
+        engines: Iterable[str],
+        out_dir: Path,
+        marker: str,
+        left_s: Callable[[], float],
+    ) -> Checked:
+        """Check the tree of `end`; `engines` are the paths the engine changed.
+
+        Gates run the engine's code, and a formatter is a gate, too: what they change is measured like the
+        engine's own work. Where a file that was there is another now, what they said is not about the tree
+        as it is: they run once more, and that counts. What then changes still is in the report.
+        """
+
+        def check(before: Snapshot) -> tuple[GateReport, Snapshot]:
+            report = self._gates.check(
+                self._baseline, out_dir, marker=marker, cancel=self._cancel, timeout_s=max(0.1, left_s())
+            )
+            return report, self._snapshots.take(task_id, "gates", unless=before)
+
+        self._say(
+            "Running the gates: " + ", ".join(self._gates.names) + "."
+            if self._gates.names
+            else "No gates to run."
+        )
+        report, left = check(end)
+        if _disturbed(self._changes(end, left)) and not self._cancel.is_set() and left_s() > 0:
+            self._say("They changed what they checked; running them once more.")
+            first, (report, left) = left, check(left)
+            report = replace(report, unstable=self._unstable(first, left, frozenset(engines)))
+        return Checked(report, left, self._changes(end, left))
+
+    def _changes(self, before: Snapshot, after: Snapshot) -> tuple[FileChange, ...]:
+        return () if after is before else tuple(self._snapshots.changes(before.commit, after.commit))
+
+    def _unstable(self, before: Snapshot, after: Snapshot, engines: frozenset[str]) -> tuple[str, ...]:
+        """What changed in the second run as well, without what gates make for themselves: files that git
+        does not track and the engine did not touch, such as a report that is written anew each time."""
+        disturbed = _disturbed(self._changes(before, after))
+        if not disturbed:
+            return ()
+        staged = self._snapshots.compare(before.index_tree, before.commit)
+        own = {path for path, tracked, _ in staged if tracked is None} - engines
+        return tuple(path for path in disturbed if path not in own)
+
+
+def _disturbed(changes: Iterable[FileChange]) -> list[str]:
+    """Files that were there and are not as they were. New ones disturb nothing that was checked."""
+    return [change.path for change in changes if change.kind != "created"]
+
+
+def in_words(changes: Sequence[FileChange]) -> str:
+    """`modified a.py, created b.txt and 3 more`; where no file changed it is what git status tells of."""
+    listed = ", ".join(f"{change.kind} {change.path}" for change in changes[:_LISTED])
+    more = f" and {len(changes) - _LISTED} more" if len(changes) > _LISTED else ""
+    return listed + more or "the state of the repository (git status)"

@@ -1,0 +1,37 @@
+"""What a person is asked where the gate loop cannot go on by itself."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from codeframe.core.snapshots import Snapshot
+
+_LISTED = 20
+
+
+def unfinished(end: Snapshot) -> str:
+    """The engine left a merge or the like under way."""
+    return (
+        f"The engine left the repository in the middle of something. {end.unfinished}, "
+        "then answer and resume. Its work is saved."
+    )
+
+
+def branch_switched(start: Snapshot, end: Snapshot) -> str:
+    """HEAD is on another branch than before."""
+    before, after = ((each.branch or "").removeprefix("refs/heads/") for each in (start, end))
+    back = f"git switch {shlex.quote(before)}" if before else f"git switch --detach {start.head}"
+    return (
+        f"The engine switched the branch from {before or 'a detached HEAD'} to {after or 'a detached HEAD'}. "
+        f"Its work is in the tree. Type `{back}` to go back, or stay, then answer and resume."
+    )
+
+
+def tests_gone(tests: Sequence[str]) -> str:
+    """All that blocks is tests that are no longer there or skipped."""
+    listed = ", ".join(tests[:_LISTED]) + (" and more" if len(tests) > _LISTED else "")
+    return (
+        f"The engine removed or disabled {len(tests)} test{'s' if len(tests) != 1 else ''} that passed before: "
+        f"{listed}. Is that wanted?"
+    )
