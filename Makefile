@@ -1,6 +1,8 @@
 # Each target is sufficient alone on a machine with python3 (with venv), make and git.
 PY := .venv/bin/python
 STAMP := .venv/.installed
+# One more than there are processors: many tests wait for processes they started.
+WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
 help: ## show what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -17,13 +19,13 @@ demo: $(STAMP) ## see the whole thing work, offline, with a scripted model
 	@.venv/bin/cf demo
 
 test: $(STAMP) ## fast tests, offline, no engine needed
-	@$(PY) -m pytest -n auto --dist worksteal -m 'not engine and not slow' tests
+	@$(PY) -m pytest -n $(WORKERS) --dist worksteal -m 'not engine and not slow' tests
 
 .engines/.installed: tests/engines/package.json tests/engines/package-lock.json
 	@scripts/install-engines
 
 test-engines: $(STAMP) .engines/.installed ## drive the real CLIs against a scripted model
-	@$(PY) -m pytest -n 2 --dist worksteal -m engine tests/engines
+	@$(PY) -m pytest -n 2 --dist worksteal -m engine tests
 
 test-real: $(STAMP) .engines/.installed ## repair a bug in a public project from the package index (slow)
 	@$(PY) -m pytest -m slow tests/engines/test_real_project.py

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from codeframe.core import config as configuration
-from codeframe.core import verdict
+from codeframe.core import continuing, verdict
 from codeframe.core.adapters.gate_check import in_words
 from codeframe.core.adapters.rounds import RoundRecord
 from codeframe.core.adapters.verification_wrapper import Policy, VerificationWrapper
@@ -34,7 +34,6 @@ from codeframe.core.leftovers import (
     without_call,
 )
 from codeframe.core.models import (
-    Blocker,
     BlockerStatus,
     ErrorClass,
     Leftover,
@@ -48,7 +47,6 @@ from codeframe.core.redaction import Redactor
 from codeframe.core.run_lock import held_by_us, lock_run
 from codeframe.core.run_log import RunLog
 from codeframe.core.run_options import RunOptions, spent_limit
-from codeframe.core.safe_read import read_regular
 from codeframe.core.snapshots import Snapshot, Snapshots
 from codeframe.core.stop_switch import StopSwitch
 from codeframe.core.workspace import Workspace
@@ -57,9 +55,6 @@ if TYPE_CHECKING:
     from codeframe.core.gates import GateResult, GateSuite
 
 OnEvent = Callable[[AgentEvent], None]
-FEEDBACK_FILE = "feedback.md"
-MAX_FEEDBACK_BYTES = 10_000_000
-MODEL = "model"  # in `Run.process`: as the engine named it, which need not be what was asked for
 
 
 def execute_agent(
@@ -199,8 +194,8 @@ class _Job:
         return VerificationWrapper(
             adapter, snapshots=self.snapshots, gates=suite, baseline=baseline,
             policy=Policy(options.max_corrections, options.require_gates, options.stall_action, options.backoff_s),
-            new_session=lambda: str(uuid.uuid4()), recorder=self, redactor=self.redactor, opening=self._opening(),
-            changed_before=self._stands_on_work(), summary_before=self._summary_before(), start=start,
+            new_session=lambda: str(uuid.uuid4()), recorder=self, redactor=self.redactor, opening=continuing.opening(self.workspace, self.run, self.options.note),
+            changed_before=continuing.stands_on_work(self.workspace, self.run), summary_before=continuing.summary_before(self.workspace, self.run), start=start,
             history=self.history,
         )  # fmt: skip
 
@@ -221,67 +216,21 @@ class _Job:
             structured_report=capabilities.structured_verdict,
         )
         prompt, context = packager.build(
-            self.run.task_id, attempt=self.run.attempt, previous_errors=self._previous_errors(),
+            self.run.task_id, attempt=self.run.attempt, previous_errors=continuing.previous_errors(self.workspace, self.run),
             note=self.options.note, snapshots=self.snapshots,
         )  # fmt: skip
         with writing(self.run_dir / "prompt.md"):
             (self.run_dir / "prompt.md").write_text(prompt, encoding="utf-8")
         options: Mapping[str, Any] = {"autonomy": self.options.autonomy, "network": self.options.network}
         resumed = self.run.session_id is not None and capabilities.resume
-        model = self.options.model or (self._session_model() if resumed else None)
+        model = self.options.model or (
+            continuing.session_model(self.workspace, self.run) if resumed else None
+        )
         return prompt, replace(
             context, run_id=self.run.id, run_dir=self.run_dir, model=model, options=options,
             session_id=self.run.session_id if resumed else None, resume_session=resumed,
             stall_timeout_ms=int(self.options.stall_timeout_s * 1000),
         )  # fmt: skip
-
-    def _session_model(self) -> str | None:
-        """The model the session to be resumed began with, as the engine named it in an earlier run."""
-        for run in reversed(chain(self.workspace, self.run)[:-1]):
-            if run.session_id != self.run.session_id:
-                continue
-            rounds = self.store.runs.rounds(run.id)
-            named = [r["engine"]["model"] for r in rounds if (r.get("engine") or {}).get("model")]
-            if model := (named[-1] if named else run.process.get(MODEL)):
-                return str(model)
-        return None
-
-    def _opening(self) -> str | None:
-        """What a resumed session is told first: the answers a person gave, and their note."""
-        if self.run.kind is not RunKind.RESUME:
-            return None
-        parts = []
-        for blocker in self._answered():
-            parts.append(f"You asked: {blocker.question}\nThe answer: {blocker.answer}")
-        if self.options.note:
-            parts.append(self.options.note)
-        parts.append(
-            "Go on with the task from where you stopped; the working tree is as you left it, apart from what people "
-            "changed. The rules for working and reporting still hold."
-        )
-        return "\n\n".join(parts)
-
-    def _answered(self) -> list[Blocker]:
-        return self.store.blockers.list(status=BlockerStatus.ANSWERED, task_id=self.run.task_id)
-
-    def _previous_errors(self) -> tuple[str, ...]:
-        """What went wrong in the run this one continues, whole enough to act on."""
-        if self.run.previous_run_id is None:
-            return ()
-        previous = self.store.runs.get(self.run.previous_run_id)
-        feedback = self.workspace.run_dir(previous.id) / FEEDBACK_FILE
-        parts = [previous.error or ""]
-        with contextlib.suppress(OSError):
-            parts.append(read_regular(feedback, MAX_FEEDBACK_BYTES).decode("utf-8", "replace"))
-        text = "\n\n".join(p for p in parts if p)
-        return (text,) if text else ()
-
-    def _summary_before(self) -> str:
-        before = self.run.previous_run_id
-        return self.store.runs.get(before).summary if before is not None else ""
-
-    def _stands_on_work(self) -> bool:
-        return any(run.evidence.get("changed") for run in chain(self.workspace, self.run)[:-1])
 
     # -- Recorder: what a crash must not lose -----------------------------------------------------
 
@@ -306,7 +255,7 @@ class _Job:
         """Note what recovery and resume need of a call that may never return: the engine's session and model."""
         noted: dict[str, Any] = {}
         if model := metadata.get("model"):
-            noted[MODEL] = str(model)
+            noted[continuing.MODEL] = str(model)
         if pid := metadata.get("pid"):
             from codeframe.core.engine_session import session_note
 
@@ -347,7 +296,7 @@ class _Job:
         verification = report.status if report else ("unverified" if done else None)
         if report is not None and report.status == "failed":
             self.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)  # engines have deleted it
-            (self.run_dir / FEEDBACK_FILE).write_text(
+            (self.run_dir / continuing.FEEDBACK_FILE).write_text(
                 self.redactor.redact(report.feedback()), encoding="utf-8"
             )
         evidence = {

@@ -113,8 +113,9 @@ class Scan:
             self._consider_link(path)
         self._keep_sparse()
         for path in self._user.entries.keys() - {*self._mine, *self._untracked, *links, *self.entries}:
-            # Tracked although ignored; but not where a folder is now in the file's place.
-            if in_real_folders(self._raw.tree, path) and not in_real_folders(self._raw.tree, f"{path}/."):
+            # Tracked although ignored; but not what is gone, or where a folder is now in the file's place.
+            there = in_real_folders(self._raw.tree, path) and os.path.lexists(self._raw.tree / path)
+            if there and not in_real_folders(self._raw.tree, f"{path}/."):
                 self._consider(path)
 
     def _leave_out(self, path: str, why: str, mark: str = "") -> None:

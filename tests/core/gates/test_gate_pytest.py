@@ -62,6 +62,7 @@ def test_an_old_collection_error_and_addopts_x_do_not_hide_a_new_failure(project
     assert "test_b_red.py::test_old" in report.feedback().split("leave them as they are")[1]
 
 
+@pytest.mark.engine  # with the real xdist, which starts interpreters of its own
 def test_addopts_n_runs_in_parallel_and_tells_the_same(project):
     project.write({"pytest.ini": "[pytest]\naddopts = -p xdist -n 1 --dist load -x\n", "test_it.py": BOTH})
     result = project.base()["pytest"]

@@ -1,0 +1,65 @@
+"""What a run takes over from the runs it goes on with: answers, failures, summary, the session's model (rule 4.8)."""
+
+from __future__ import annotations
+
+import contextlib
+
+from codeframe.core.leftovers import chain
+from codeframe.core.models import BlockerStatus, Run, RunKind
+from codeframe.core.safe_read import read_regular
+from codeframe.core.workspace import Workspace
+
+FEEDBACK_FILE = "feedback.md"  # in a run's folder: its last failures as its engine was told them
+MODEL = "model"  # in `Run.process`: as the engine named it, which need not be what was asked for
+_MAX_FEEDBACK_BYTES = 10_000_000
+
+
+def opening(workspace: Workspace, run: Run, note: str) -> str | None:
+    """What a resumed session is told first: the answers a person gave, and their note. None for no resume."""
+    if run.kind is not RunKind.RESUME:
+        return None
+    answered = workspace.store.blockers.list(status=BlockerStatus.ANSWERED, task_id=run.task_id)
+    parts = [f"You asked: {blocker.question}\nThe answer: {blocker.answer}" for blocker in answered]
+    if note:
+        parts.append(note)
+    parts.append(
+        "Go on with the task from where you stopped; the working tree is as you left it, apart from what people "
+        "changed. The rules for working and reporting still hold."
+    )
+    return "\n\n".join(parts)
+
+
+def previous_errors(workspace: Workspace, run: Run) -> tuple[str, ...]:
+    """What went wrong in the run this one continues, whole enough to act on."""
+    if run.previous_run_id is None:
+        return ()
+    previous = workspace.store.runs.get(run.previous_run_id)
+    parts = [previous.error or ""]
+    with contextlib.suppress(OSError):
+        feedback = read_regular(workspace.run_dir(previous.id) / FEEDBACK_FILE, _MAX_FEEDBACK_BYTES)
+        parts.append(feedback.decode("utf-8", "replace"))
+    text = "\n\n".join(filter(None, parts))
+    return (text,) if text else ()
+
+
+def summary_before(workspace: Workspace, run: Run) -> str:
+    """What the engine said of its work in the run before; "" for nothing."""
+    before = run.previous_run_id
+    return workspace.store.runs.get(before).summary if before is not None else ""
+
+
+def stands_on_work(workspace: Workspace, run: Run) -> bool:
+    """Whether the tree holds what earlier runs of the chain changed."""
+    return any(earlier.evidence.get("changed") for earlier in chain(workspace, run)[:-1])
+
+
+def session_model(workspace: Workspace, run: Run) -> str | None:
+    """The model the session to be resumed began with, as the engine named it in an earlier run."""
+    for earlier in reversed(chain(workspace, run)[:-1]):
+        if earlier.session_id != run.session_id:
+            continue
+        rounds = workspace.store.runs.rounds(earlier.id)
+        named = [r["engine"]["model"] for r in rounds if (r.get("engine") or {}).get("model")]
+        if model := (named[-1] if named else earlier.process.get(MODEL)):
+            return str(model)
+    return None
