@@ -190,12 +190,12 @@ class _Job:
         self, adapter: AgentAdapter, suite: GateSuite | None, baseline: dict[str, GateResult] | None,
         start: Snapshot,
     ) -> VerificationWrapper:  # fmt: skip
-        options = self.options
+        options, here = self.options, (self.workspace, self.run)
         return VerificationWrapper(
             adapter, snapshots=self.snapshots, gates=suite, baseline=baseline,
             policy=Policy(options.max_corrections, options.require_gates, options.stall_action, options.backoff_s),
-            new_session=lambda: str(uuid.uuid4()), recorder=self, redactor=self.redactor, opening=continuing.opening(self.workspace, self.run, self.options.note),
-            changed_before=continuing.stands_on_work(self.workspace, self.run), summary_before=continuing.summary_before(self.workspace, self.run), start=start,
+            new_session=lambda: str(uuid.uuid4()), recorder=self, redactor=self.redactor, opening=continuing.opening(*here, self.options.note),
+            changed_before=continuing.stands_on_work(*here), summary_before=continuing.summary_before(*here), start=start,
             history=self.history,
         )  # fmt: skip
 
@@ -216,8 +216,7 @@ class _Job:
             structured_report=capabilities.structured_verdict,
         )
         prompt, context = packager.build(
-            self.run.task_id, attempt=self.run.attempt, previous_errors=continuing.previous_errors(self.workspace, self.run),
-            note=self.options.note, snapshots=self.snapshots,
+            self.run.task_id, attempt=self.run.attempt, note=self.options.note, snapshots=self.snapshots,
         )  # fmt: skip
         with writing(self.run_dir / "prompt.md"):
             (self.run_dir / "prompt.md").write_text(prompt, encoding="utf-8")
