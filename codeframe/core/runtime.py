@@ -194,9 +194,9 @@ class _Job:
         return VerificationWrapper(
             adapter, snapshots=self.snapshots, gates=suite, baseline=baseline,
             policy=Policy(options.max_corrections, options.require_gates, options.stall_action, options.backoff_s),
-            new_session=lambda: str(uuid.uuid4()), recorder=self, redactor=self.redactor, opening=continuing.opening(*here, self.options.note),
-            changed_before=continuing.stands_on_work(*here), summary_before=continuing.summary_before(*here), start=start,
-            history=self.history,
+            new_session=lambda: str(uuid.uuid4()), recorder=self, redactor=self.redactor, start=start,
+            opening=continuing.opening(*here, self.options.note), history=self.history,
+            changed_before=continuing.stands_on_work(*here), summary_before=continuing.summary_before(*here),
         )  # fmt: skip
 
     def _work(self, wrapper: VerificationWrapper, prompt: str, context: AgentContext) -> AgentResult:
@@ -217,6 +217,7 @@ class _Job:
         )
         prompt, context = packager.build(
             self.run.task_id, attempt=self.run.attempt, note=self.options.note, snapshots=self.snapshots,
+            previous_errors=continuing.previous_errors(self.workspace, self.run),
         )  # fmt: skip
         with writing(self.run_dir / "prompt.md"):
             (self.run_dir / "prompt.md").write_text(prompt, encoding="utf-8")
