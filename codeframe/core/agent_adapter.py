@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from codeframe.core.models import ErrorClass, TokenUsage, utc_now
 
@@ -37,8 +37,7 @@ class AgentResultStatus(StrEnum):
     TIMEOUT = "timeout"
 
 
-@dataclass(frozen=True)
-class Capabilities:
+class Capabilities(NamedTuple):
     """What an engine can do, declared on the adapter class (rule 3.2).
 
     `terminal_signal` is "event" when a good end is always announced in the stream, "exit" when

@@ -48,7 +48,7 @@ class Entry(NamedTuple):
         return Entry("0", "0" * len(self.oid))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class RawGit:
     """git through the folder `folder`, on the working tree `tree`, the index `index` and the objects of
     the repository in `objects`. `lock_fd` is inherited by every process: see `SnapshotIndex.locked`."""

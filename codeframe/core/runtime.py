@@ -23,6 +23,7 @@ from codeframe.core.durations import format_duration
 from codeframe.core.engine_registry import EngineRegistry
 from codeframe.core.errors import CodeFrameError, writing
 from codeframe.core.heartbeat import beat
+from codeframe.core.later import later
 from codeframe.core.leftovers import (
     ENGINE,
     OPEN_START,
@@ -43,6 +44,7 @@ from codeframe.core.models import (
     TaskStatus,
     TokenUsage,
 )
+from codeframe.core.process_sweep import become_subreaper
 from codeframe.core.redaction import Redactor
 from codeframe.core.run_lock import held_by_us, lock_run
 from codeframe.core.run_log import RunLog
@@ -110,7 +112,9 @@ class _Job:
             suite = self._suite()
             adapter: AgentAdapter = EngineRegistry.get(self.engine)
             prompt, context = self._pack(suite, getattr(type(adapter), "capabilities", Capabilities()))
+            adopting = later(become_subreaper)  # it loads ctypes: while git is waited for
             base = self._base()
+            adopting()
             with self.stop.polling(self._asked_to_stop):
                 baseline, start = self._baseline(suite, base)
                 wrapper = self._wrap(adapter, suite, baseline, start=start)

@@ -20,7 +20,7 @@ class Terminal(NamedTuple):
     retry_after_s: float | None = None
 
 
-@dataclass
+@dataclass(eq=False, repr=False)  # what is left out is work at each start
 class Heard:
     """What one launch has told.
 
