@@ -36,8 +36,8 @@ lint: $(STAMP) ## ruff, mypy --strict on core, import-linter
 	@.venv/bin/mypy codeframe/core
 	@.venv/bin/lint-imports --no-logo
 
-bench: $(STAMP) ## measure cold starts and what a run costs beside its engine
-	@$(PY) -m bench.cold_start; cold=$$?; $(PY) -m bench.run_overhead && exit $$cold
+bench: $(STAMP) ## measure starts, runs, snapshots, streams, corrections; writes bench/results.json
+	@$(PY) -m bench
 
 clean: ## remove what make made
 	@rm -rf .venv .engines .mypy_cache .ruff_cache .hypothesis

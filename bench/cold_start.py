@@ -1,55 +1,49 @@
 """Cold start of light commands against `python -c "import typer"`, and `tasks list` on many tasks (rule 10.5).
 
-Run: .venv/bin/python -m bench.cold_start [--repeat N]
+Run: .venv/bin/python -m bench.cold_start
 """
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from bench.measure import costs, row
+from bench.measure import Row, costs, finish, row
+
+TYPER = [sys.executable, "-c", "import typer"]
 
 
-def main() -> None:
-    """Print a row per command; exit status 1 when a limit does not hold."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--repeat", type=int, default=15)
-    repeat = parser.parse_args().repeat
+def measure(repeat: int = 15) -> list[Row]:
+    """A row per command; `tasks list` with 10, 1,000, 10,000 and 100,000 tasks there."""
     cf = str(Path(sys.executable).parent / "cf")
-    lines = []
     with tempfile.TemporaryDirectory() as scratch:
         repo = Path(scratch)
         subprocess.run(["git", "init", "-q", str(repo)], check=True)
         subprocess.run([cf, "init"], cwd=repo, check=True, stdout=subprocess.DEVNULL)
         add_tasks(repo, 10)
-        plain = {
-            "python -c 'import typer'": [sys.executable, "-c", "import typer"],
+        light = {
+            "import typer": TYPER,
             "cf --version": [cf, "--version"],
             "cf engines list": [cf, "engines", "list"],
             "cf tasks list (10 tasks)": [cf, "tasks", "list"],
         }
-        measured = costs(plain, repeat=repeat, cwd=repo)
-        base = measured["python -c 'import typer'"]
-        lines += [
-            row(name, found, base, 2 if found is not base else None) for name, found in measured.items()
-        ]
-        add_tasks(repo, 9_990)
-        many = {
-            "python -c 'import typer' again": plain["python -c 'import typer'"],
-            "cf tasks list (10,000 tasks)": [cf, "tasks", "list"],
-            "cf tasks list --limit 0 (10,000)": [cf, "tasks", "list", "--limit", "0"],
-        }
-        measured = costs(many, repeat=repeat, cwd=repo)
-        base = measured["python -c 'import typer' again"]
-        lines += [
-            row(name, found, base, 4 if found is not base else None) for name, found in measured.items()
-        ]
-    print("\n".join(lines))
-    sys.exit(any("DOES NOT HOLD" in line for line in lines))
+        rows = _rows(light, repo, repeat, limit=2)
+        for more, there, limit in ((990, "1,000", 2), (9_000, "10,000", 4), (90_000, "100,000", None)):
+            add_tasks(repo, more)
+            many = {f"import typer ({there})": TYPER, f"cf tasks list ({there} tasks)": [cf, "tasks", "list"]}
+            if there == "10,000":
+                many["cf tasks list --limit 0 (10,000)"] = [cf, "tasks", "list", "--limit", "0"]
+            rows += _rows(many, repo, repeat, limit=limit)
+        return rows
+
+
+def _rows(commands: dict[str, list[str]], repo: Path, repeat: int, limit: float | None) -> list[Row]:
+    measured = costs(commands, repeat=repeat, cwd=repo)
+    (first, found), *rest = measured.items()
+    base = row(first, found)
+    return [base, *(row(name, found, base, limit) for name, found in rest)]
 
 
 def add_tasks(repo: Path, count: int) -> None:
@@ -65,4 +59,4 @@ def add_tasks(repo: Path, count: int) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    finish(measure())

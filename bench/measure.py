@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 Command = Sequence[str]
 
@@ -63,15 +64,47 @@ def median(found: Sequence[Cost]) -> float:
     return statistics.median(cost.wall for cost in found)
 
 
-def row(name: str, found: Sequence[Cost], against: Sequence[Cost] = (), limit: float | None = None) -> str:
-    """A line: median wall time with half its quartile span, least processor time; as ratios to `against` too."""
+class Row(NamedTuple):
+    """One line of a result: times in ms, `spread_ms` is half the quartile span of the wall times, `ratio` is to
+    the row named `against` in the same run, `limit` the most it may be; `note` says what else was found."""
+
+    name: str
+    wall_ms: float
+    spread_ms: float
+    cpu_ms: float
+    against: str = ""
+    ratio: float | None = None
+    cpu_ratio: float | None = None
+    limit: float | None = None
+    note: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """Whether the limit holds, or there is none."""
+        return self.limit is None or self.ratio is None or self.ratio <= self.limit
+
+    def __str__(self) -> str:
+        text = f"{self.name:<36} {self.wall_ms:8.1f} ms ±{self.spread_ms:6.1f}   cpu {self.cpu_ms:8.1f} ms"
+        if self.ratio is not None:
+            text += f"   {self.ratio:5.2f}x" + (f"   cpu {self.cpu_ratio:5.2f}x" if self.cpu_ratio else "")
+        if self.limit is not None:
+            text += f"   (limit {self.limit:g}x, {'holds' if self.holds else 'DOES NOT HOLD'})"
+        return f"{text}   {self.note}".rstrip()
+
+
+def row(name: str, found: Sequence[Cost], against: Row | None = None, limit: float | None = None) -> Row:
+    """The medians of `found`; as ratios to another row too."""
     walls = [cost.wall for cost in found]
     low, _, high = statistics.quantiles(walls, n=4)
-    cpu = min(cost.cpu for cost in found)
-    text = f"{name:<34} {median(found) * 1000:7.1f} ms ±{(high - low) * 500:6.1f}   cpu {cpu * 1000:6.1f} ms"
-    if against:
-        ratio = median(found) / median(against)
-        text += f"   {ratio:5.2f}x   cpu {cpu / min(cost.cpu for cost in against):5.2f}x"
-        if limit is not None:
-            text += f"   (limit {limit:g}x, {'holds' if ratio <= limit else 'DOES NOT HOLD'})"
-    return text
+    wall, cpu = median(found) * 1000, min(cost.cpu for cost in found) * 1000
+    made = Row(name, wall, (high - low) * 500, cpu)
+    if against is None:
+        return made
+    ratio, cpu_ratio = wall / against.wall_ms, cpu / against.cpu_ms
+    return made._replace(against=against.name, ratio=ratio, cpu_ratio=cpu_ratio, limit=limit)
+
+
+def finish(rows: Sequence[Row]) -> NoReturn:
+    """Print rows and end the process: with 1 when a limit does not hold."""
+    print("\n".join(map(str, rows)))
+    sys.exit(not all(row.holds for row in rows))
