@@ -105,9 +105,12 @@ class AgentResult:
     evidence: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass
 class AgentEvent:
-    """One thing that happened. `type` is progress, file_changed, command_run, output or error."""
+    """One thing that happened. `type` is progress, file_changed, command_run, output or error.
+
+    Not to be changed once made; that nothing enforces it halves the time of making one, and a flood makes millions.
+    """
 
     type: str
     message: str

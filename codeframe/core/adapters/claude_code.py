@@ -186,7 +186,7 @@ class ClaudeCodeAdapter(SubprocessAdapter):
         heard.session_id = _text(obj.get("session_id")) or heard.session_id
         kind = _text(obj.get("type"))
         if kind == "assistant":
-            return list(self._assistant(obj))
+            return self._assistant(obj)
         if kind == "user":
             return list(self._tool_results(obj))
         if kind == "system":
@@ -226,7 +226,8 @@ class ClaudeCodeAdapter(SubprocessAdapter):
         elif subtype == "model_fallback":
             yield AgentEvent("progress", "fell back to another model")
 
-    def _assistant(self, obj: dict[str, Any]) -> Iterator[AgentEvent]:
+    def _assistant(self, obj: dict[str, Any]) -> list[AgentEvent]:
+        events: list[AgentEvent] = []  # nearly every line of a flood comes here
         in_subagent = obj.get("parent_tool_use_id") is not None
         if not in_subagent:
             self.heard.terminal = None
@@ -236,9 +237,10 @@ class ClaudeCodeAdapter(SubprocessAdapter):
             if kind == "text" and not obj.get("error") and (text := _spoken(block.get("text"))):
                 if not in_subagent:
                     self.heard.text = text  # its last words, should no good end follow
-                yield AgentEvent("output", text, metadata={"sub_agent": True} if in_subagent else {})
+                events.append(AgentEvent("output", text, metadata={"sub_agent": True} if in_subagent else {}))
             elif kind == "tool_use":
-                yield from self._tool_call(block)
+                events += self._tool_call(block)
+        return events
 
     def _tool_call(self, block: dict[str, Any]) -> Iterator[AgentEvent]:
         call, tool, given = _text(block.get("id")), _text(block.get("name")), _dict(block.get("input"))

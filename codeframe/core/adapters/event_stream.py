@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator
 
 from codeframe.core.agent_adapter import AgentEvent
 
 MAX_OUTPUT_EVENTS = 1000
+OUTPUT_PER_S = 1000  # more nobody can read, and in a flood the consumers would take time from the reading
 
 
 class EventStream:
@@ -19,7 +21,8 @@ class EventStream:
     close. Once a consumer has seen an end, the next iteration is about the next `execute` and waits for it.
 
     A producer never waits. Of `output` events at most `limit` are kept: the oldest go first and are
-    counted in `dropped`. Other events are few and are all kept.
+    counted in `dropped`; they are handed out at most `OUTPUT_PER_S` a second, until the end has come.
+    Other events are few and are all kept.
     """
 
     def __init__(self, limit: int = MAX_OUTPUT_EVENTS) -> None:
@@ -49,6 +52,8 @@ class EventStream:
         """Add one event; never blocks, never raises."""
         with self._changed:
             self._number += 1
+            # Who waits waits for the first of them.
+            first = not self._outputs and not self._others
             if event.type == "output":
                 if len(self._outputs) >= self._limit:
                     self._outputs.popleft()
@@ -56,7 +61,8 @@ class EventStream:
                 self._outputs.append((self._number, event))
             else:
                 self._others.append((self._number, event))
-            self._changed.notify_all()
+            if first:
+                self._changed.notify_all()
 
     def close(self) -> None:
         """End the stream; a consumer still gets what is queued. Says how much output was dropped, if any."""
@@ -73,7 +79,11 @@ class EventStream:
             return self._read(self._seen + 1)
 
     def _read(self, opening: int) -> Iterator[AgentEvent]:
+        second, handed = 0.0, 0  # when the second began, and how many output events it has had
         while True:
+            if handed >= OUTPUT_PER_S:
+                self._sit_out(opening, second + 1 - time.monotonic())
+                second, handed = time.monotonic(), 0
             with self._changed:
                 # Wait for an event of this opening, or for the opening's end.
                 self._changed.wait_for(
@@ -93,5 +103,17 @@ class EventStream:
                 if not queue:
                     self._seen = max(self._seen, opening)
                     return
+                handed += queue is self._outputs
                 event = queue.popleft()[1]
             yield event
+
+    def _sit_out(self, opening: int, seconds: float) -> None:
+        """The rest of a second in which enough was handed out; not past the end, nor while other events wait."""
+        until = time.monotonic() + seconds
+        while (
+            time.monotonic() < until
+            and self._ended < opening
+            and self._opened == opening
+            and not self._others
+        ):
+            time.sleep(0.02)  # no condition: it would wake for each event of the flood

@@ -247,7 +247,7 @@ class SubprocessAdapter:
 
     def stream_events(self) -> Iterator[AgentEvent]:
         """Events of the current or next `execute`; see AgentAdapter."""
-        return iter(self._events)
+        return map(self._shown, iter(self._events))
 
     def cancel(self) -> None:
         """Make the running `execute`, or else the next one, return soon as cancelled. From any thread."""
@@ -284,7 +284,7 @@ class SubprocessAdapter:
                 log("cf", f"this line was not understood: {error!r}")
             if self.heard.terminal is not None:
                 done.set()
-            else:
+            elif done.is_set():
                 done.clear()
 
         def on_start(pid: int) -> None:
@@ -322,8 +322,12 @@ class SubprocessAdapter:
         return result
 
     def _say(self, event: AgentEvent) -> None:
+        # Made presentable when somebody reads it: in a flood nobody does. Only what is long does not wait.
+        self._events.put(event if len(event.message) <= MAX_MESSAGE_CHARS else self._shown(event))
+
+    def _shown(self, event: AgentEvent) -> AgentEvent:
         message = self._presentable(event.message)[:MAX_MESSAGE_CHARS]
-        self._events.put(event if message == event.message else replace(event, message=message))
+        return event if message == event.message else replace(event, message=message)
 
     def _presentable(self, text: str) -> str:
         """`text` as it may be shown and stored: free of secrets (rule 9.2) and of what UTF-8 cannot hold.
@@ -344,6 +348,9 @@ def engine_environment(add: Mapping[str, str], drop: frozenset[str]) -> dict[str
     return {**kept, **ENV_ADD, **add}
 
 
+_SCAN = json.JSONDecoder().scan_once
+
+
 def _nowhere(stream: str, line: str, dropped: int = 0) -> None:
     """The log of a run that keeps none."""
 
@@ -353,8 +360,10 @@ def _json_object(text: str) -> dict[str, Any] | None:
     if text[:1] != "{" and text[:1].strip():  # all there is to know of nearly every other line
         return None
     try:
-        obj = json.loads(text)
-    except (ValueError, RecursionError):
+        obj, end = _SCAN(text, 0)  # what `json.loads` does, without what it does around it
+        if end != len(text):
+            obj = json.loads(text)
+    except (ValueError, RecursionError, StopIteration):
         return None
     return obj if isinstance(obj, dict) else None
 
