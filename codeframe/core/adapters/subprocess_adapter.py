@@ -348,7 +348,7 @@ def engine_environment(add: Mapping[str, str], drop: frozenset[str]) -> dict[str
     return {**kept, **ENV_ADD, **add}
 
 
-_SCAN = json.JSONDecoder().scan_once
+_decode = json.JSONDecoder().raw_decode
 
 
 def _nowhere(stream: str, line: str, dropped: int = 0) -> None:
@@ -360,10 +360,10 @@ def _json_object(text: str) -> dict[str, Any] | None:
     if text[:1] != "{" and text[:1].strip():  # all there is to know of nearly every other line
         return None
     try:
-        obj, end = _SCAN(text, 0)  # what `json.loads` does, without what it does around it
+        obj, end = _decode(text)  # what `json.loads` does, without what it does around it
         if end != len(text):
             obj = json.loads(text)
-    except (ValueError, RecursionError, StopIteration):
+    except (ValueError, RecursionError):
         return None
     return obj if isinstance(obj, dict) else None
 
