@@ -325,6 +325,7 @@ def _typed(
 def _work(workspace: Workspace, planned: Plan, request: Request, *, as_json: bool) -> None:
     """Admit and execute a plan, with progress on stderr and the verdict on stdout; exits with its status."""
     from codeframe.cli.progress import Progress
+    from codeframe.cli.trusting import ensure_trusted
     from codeframe.cli.views import run_json
     from codeframe.core import git_watch
     from codeframe.core.admission import admit
@@ -332,6 +333,8 @@ def _work(workspace: Workspace, planned: Plan, request: Request, *, as_json: boo
     from codeframe.core.stop_switch import StopSwitch
     from codeframe.core.verdict import exit_status
 
+    ensure_trusted(workspace, planned.untrusted)
+    planned = planned._replace(untrusted=None)
     stop = StopSwitch()
     stop.on_throw(git_watch.hurry)
     with stop.on_signals():

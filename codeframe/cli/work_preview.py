@@ -49,7 +49,8 @@ def show_plan(workspace: Workspace, task: Task, request: Request, *, dry_run: bo
 
 
 def plan_json(workspace: Workspace, planned: Plan) -> dict[str, Any]:
-    """Keys: engine, engine_why, kind, options (seconds where they are durations), gates, snapshot, tree."""
+    """Keys: engine, engine_why, kind, options (seconds where they are durations), gates, snapshot, tree, trusted,
+    untrusted (what a start would ask about)."""
     return {
         "engine": planned.engine,
         "engine_why": planned.engine_why,
@@ -58,4 +59,6 @@ def plan_json(workspace: Workspace, planned: Plan) -> dict[str, Any]:
         "gates": list(planned.gates.describe()) if planned.gates else [],
         "snapshot": f"refs/codeframe/{workspace.id}/{planned.task.id}/",
         "tree": workspace.repo.toplevel,
+        "trusted": planned.untrusted is None,
+        "untrusted": planned.untrusted.lines() if planned.untrusted else [],
     }

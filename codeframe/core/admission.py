@@ -22,10 +22,12 @@ from codeframe.core.models import (
 )
 from codeframe.core.run_lock import lock_run, owner_unseen
 from codeframe.core.run_options import RunOptions
+from codeframe.core.trust import Trust, Untrusted
 from codeframe.core.workspace import Workspace, neighbours
+from codeframe.core.would_run import would_run
 
 if TYPE_CHECKING:
-    from codeframe.core.gates import GateSuite
+    from codeframe.core.gates import Gate, GateSuite
 
 
 class Request(NamedTuple):
@@ -48,6 +50,7 @@ class Plan(NamedTuple):
     options: RunOptions
     previous: Run | None
     gates: GateSuite | None
+    untrusted: Untrusted | None = None
 
 
 def plan(workspace: Workspace, task: Task, request: Request) -> Plan:
@@ -72,17 +75,22 @@ def plan(workspace: Workspace, task: Task, request: Request) -> Plan:
     check_engine(engine, why, task)
     options = RunOptions.merge(config, request.typed or {}, before)
     suite = None if options.no_gates else gate_suite(workspace, config, strict=options.strict)
-    if suite is not None and suite.missing():
-        gate = suite.missing()[0]
-        raise RequirementsError(
-            f"Gate “{gate.name}” is declared, but {gate.command[0]} is not installed in the project's environment.",
-            "Install it there, or change gates: in .codeframe/config.yaml, or add --no-gates.",
-        )
-    return Plan(task, request.kind, engine, why, options, previous, suite)
+    if suite is not None:
+        _refuse_missing(suite.missing(look=True))
+    full = config.autonomy == options.autonomy == "full" and not (request.typed or {}).get("autonomy")
+    items = would_run(workspace, suite, [engine], full=full)
+    return Plan(task, request.kind, engine, why, options, previous, suite, Trust(workspace).untrusted(items))
 
 
 def admit(workspace: Workspace, planned: Plan, request: Request) -> Run:
-    """Lock the tree, check what earlier runs left in it, claim the task. A CodeFrameError leaves nothing held."""
+    """Lock the tree, check what earlier runs left in it, claim the task. A CodeFrameError leaves nothing held.
+
+    Raises RequirementsError where something would run that nobody trusts (rule 9.1).
+    """
+    if planned.untrusted is not None:
+        raise planned.untrusted.refusal()
+    if planned.gates is not None:
+        _refuse_missing(planned.gates.missing())
     task, previous = planned.task, planned.previous
     run_id = os.urandom(6).hex()
     lock = lock_run(workspace, run_id, task)
@@ -117,6 +125,14 @@ def gate_suite(
     gates = find_gates(workspace.root) if config.gates is None else declared_gates(config.gates)
     cache = workspace.state_dir / "baselines"
     return GateSuite(workspace.root, gates, cache, strict=strict, growing=found)
+
+
+def _refuse_missing(gates: tuple[Gate, ...]) -> None:
+    for gate in gates:
+        raise RequirementsError(
+            f"Gate “{gate.name}” is declared, but {gate.command[0]} is not installed in the project's environment.",
+            "Install it there, or change gates: in .codeframe/config.yaml, or add --no-gates.",
+        )
 
 
 def check_engine(name: str, why: str, task: Task | None = None) -> None:

@@ -76,7 +76,17 @@ def test_dry_run_shows_the_whole_plan_and_writes_nothing(cf: Cf, on_path: FakeEn
     ):
         assert part in said
     plan = cf("work", "start", task, "--dry-run", "--execute", "--json", *options).json()["plan"]
-    assert list(plan) == ["engine", "engine_why", "kind", "options", "gates", "snapshot", "tree"]
+    assert list(plan) == [
+        "engine",
+        "engine_why",
+        "kind",
+        "options",
+        "gates",
+        "snapshot",
+        "tree",
+        "trusted",
+        "untrusted",
+    ]
     assert (plan["engine"], plan["engine_why"], plan["kind"]) == ("claude-code", "--engine", "start")
     assert (plan["options"]["timeout_s"], plan["options"]["model"]) == (900.0, "m1")
     assert plan["gates"] == [f"check: {sys.executable} --version"]
