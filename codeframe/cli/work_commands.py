@@ -80,7 +80,7 @@ FORCE = typer.Option(False, "--force", help="Even if tasks it depends on are not
 def start(
     task_id: str | None = typer.Argument(None, metavar="ID", help="Task; the next READY one unless given."),
     execute: bool = typer.Option(
-        False, "--execute", help="Start the engine; without it only the prompt is shown."
+        False, "--execute", help="Start the engine; without it you do the work by hand."
     ),
     dry_run: bool = typer.Option(False, "--dry-run", help="Check and show the whole plan with its prompt."),
     engine: str | None = ENGINE,
@@ -99,9 +99,13 @@ def start(
     keep: bool = typer.Option(False, "--keep", help="Keep what an earlier run left in the tree, and start."),
     json: bool = JSON,
 ) -> None:
-    """Hand a task to an engine, check its work, record the verdict."""
+    """Hand a task to an engine, check its work, record the verdict.
+
+    Without --execute its prompt is shown, and the task named is opened to be done by hand: by you or by the
+    agent in your editor. cf work verify then checks the work as it checks an engine's.
+    """
     from codeframe.core.admission import Request, plan
-    from codeframe.core.models import RunKind
+    from codeframe.core.models import RunKind, TaskStatus
 
     workspace = recovered_workspace()
     # An empty ID is a variable that was not set, not a wish for the next task.
@@ -112,8 +116,15 @@ def start(
     if not execute or dry_run:
         from codeframe.cli.work_preview import show_plan
 
-        show_plan(workspace, task, request, dry_run=dry_run, as_json=json)
+        by_hand = request._replace(kind=RunKind.MANUAL) if task_id is not None and not dry_run else None
+        show_plan(workspace, task, request, dry_run=dry_run, as_json=json, by_hand=by_hand)
         return
+    if task.status is TaskStatus.IN_PROGRESS:
+        from codeframe.core.manual_run import hand_over
+
+        if hand_over(workspace, task):
+            note(f"Nothing was done in task {task.id[:8]} by hand; it goes to the engine.")
+            task = workspace.store.tasks.get(task.id)
     _work(workspace, plan(workspace, task, request), request, as_json=json)
 
 
@@ -194,6 +205,47 @@ def retry(
 
 
 @app.command()
+def verify(
+    task_id: str = typer.Argument(..., metavar="ID", help="Task that was done by hand."),
+    timeout: str | None = TIMEOUT,
+    strict: bool | None = STRICT,
+    require_gates: bool | None = REQUIRE,
+    no_gates: bool | None = NO_GATES,
+    json: bool = JSON,
+) -> None:
+    """Check what was done by hand since cf work start ID, and record the verdict.
+
+    The same gates decide as for an engine. After a failure mend the work and type it again.
+    """
+    from codeframe.cli.trusting import ensure_trusted
+    from codeframe.cli.views import run_json
+    from codeframe.core import git_watch, manual_run
+    from codeframe.core.models import RunStatus
+    from codeframe.core.stop_switch import StopSwitch
+    from codeframe.core.verdict import exit_status
+
+    workspace = recovered_workspace()
+    task = workspace.store.tasks.find(task_id)
+    options = _typed(None, None, timeout, None, None, None, strict, require_gates, no_gates, None, None)
+    check = manual_run.plan_check(workspace, task, options)
+    ensure_trusted(workspace, check.untrusted)
+    stop = StopSwitch()
+    stop.on_throw(git_watch.hurry)
+    with stop.on_signals():
+        run = manual_run.verify(workspace, check._replace(untrusted=None), note, stop)
+    if run.status is RunStatus.RUNNING:
+        note(f"Interrupted; the task is still open. Type: cf work verify {task.id[:8]}")
+        raise typer.Exit(128 + (stop.signal or 2))
+    if json:
+        emit_json(run_json(run))
+    else:
+        _tell(workspace, task, run)
+        for line in work_views.failure_lines(run):
+            say(line)
+    raise typer.Exit(exit_status(run))
+
+
+@app.command()
 def stop(
     task_id: str = typer.Argument(..., metavar="ID", help="Task that is being worked on."),
     force: bool = typer.Option(
@@ -205,7 +257,7 @@ def stop(
 
     from codeframe.cli.next_step import next_step
     from codeframe.core.errors import CodeFrameError
-    from codeframe.core.models import RunStatus
+    from codeframe.core.models import RunKind, RunStatus
     from codeframe.core.recovery import close_unseen, in_another_tree
     from codeframe.core.run_lock import is_alive, owner_unseen
 
@@ -214,6 +266,13 @@ def stop(
     run = workspace.store.runs.latest(task.id)
     if run is None or run.status is not RunStatus.RUNNING:
         raise CodeFrameError(f"Task {task.id[:8]} is not running.", "Type: cf work status")
+    if run.kind is RunKind.MANUAL:
+        from codeframe.core.manual_run import give_up
+
+        run = give_up(workspace, run, force=force)
+        step = next_step(workspace.store, workspace.store.tasks.get(task.id))
+        say(f"Run {run.id[:8]} ended as {run.status.value}; its work is kept. {step or ''}".rstrip())
+        return
     if force:
         say(close_unseen(workspace, run))
         return

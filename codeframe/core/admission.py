@@ -56,19 +56,13 @@ class Plan(NamedTuple):
 def plan(workspace: Workspace, task: Task, request: Request) -> Plan:
     """Check everything that does not need a lock. Raises CodeFrameError or a subclass, with what to type."""
     previous = workspace.store.runs.latest(task.id)
-    _check_status(workspace, task, previous, request)
+    check_status(workspace, task, previous, request)
     if not request.force:
-        unmet = workspace.store.tasks.unmet_dependencies(task.id)
-        if unmet:
-            names = ", ".join(f"{t.id[:8]} “{t.title}” ({t.status.value})" for t in unmet)
-            raise CodeFrameError(
-                f"Task {task.id[:8]} depends on work that is not done: {names}.",
-                f"Do that first: cf work start {unmet[0].id[:8]} --execute; or add --force.",
-            )
+        check_dependencies(workspace, task)
     config = configuration.load_environment_config(workspace.root)
     # `resume` and `retry` go on as the run before was told to, unless something else is typed.
     before = previous if request.kind is not RunKind.START else None
-    if request.engine is None and before is not None:
+    if request.engine is None and before is not None and before.kind is not RunKind.MANUAL:
         engine, why = before.engine, f"the engine of run {before.id[:8]}"
     else:
         engine, why = resolve_engine(workspace, request.engine, task.engine)
@@ -98,7 +92,7 @@ def admit(workspace: Workspace, planned: Plan, request: Request) -> Run:
         waiting = snapshots_of(workspace).operation()
         if waiting is not None:
             raise waiting
-        _check_tree(workspace, task, request)
+        check_tree(workspace, task, request)
         linked = request.kind is not RunKind.START and previous is not None
         process: dict[str, Any] = {"tree": workspace.tree_key, "toplevel": str(workspace.repo.toplevel)}
         from codeframe.core.process_sweep import process_identity
@@ -185,16 +179,39 @@ def _session_to_resume(planned: Plan) -> str | None:
     return previous.session_id if EngineRegistry.same(previous.engine, planned.engine) else None
 
 
-def _check_status(workspace: Workspace, task: Task, previous: Run | None, request: Request) -> None:
+def check_dependencies(workspace: Workspace, task: Task) -> None:
+    """Refuse a task that waits for others."""
+    unmet = workspace.store.tasks.unmet_dependencies(task.id)
+    if unmet:
+        names = ", ".join(f"{t.id[:8]} “{t.title}” ({t.status.value})" for t in unmet)
+        raise CodeFrameError(
+            f"Task {task.id[:8]} depends on work that is not done: {names}.",
+            f"Do that first: cf work start {unmet[0].id[:8]} --execute; or add --force.",
+        )
+
+
+def by_hand(workspace: Workspace, run: Run, cf: str = "cf") -> CodeFrameError:
+    """The refusal where a run by hand is open, naming what ends it."""
+    short, title = run.task_id[:8], workspace.store.tasks.get(run.task_id).title
+    return CodeFrameError(
+        f"Task {short} “{title}” is being done by hand in the working tree {run.process.get('toplevel')}.",
+        f"When it is done: {cf} work verify {short}; or give it up, keeping the work: {cf} work stop {short}",
+    )
+
+
+def check_status(workspace: Workspace, task: Task, previous: Run | None, request: Request) -> None:
+    """Refuse a task that may not begin, or go on, in this way now (rule 4.8)."""
     short = task.id[:8]
     if task.status is TaskStatus.IN_PROGRESS:
+        if previous is not None and previous.kind is RunKind.MANUAL:
+            raise by_hand(workspace, previous)
         if previous is not None and (refusal := owner_unseen(workspace, previous)):
             raise refusal
         raise CodeFrameError(
             f"Task {short} is already being worked on (run {previous.id[:8] if previous else '?'}).",
             f"Watch it with cf work status, or stop it: cf work stop {short}",
         )
-    if request.kind is RunKind.START:
+    if request.kind in (RunKind.START, RunKind.MANUAL):
         refusals = {
             TaskStatus.FAILED: ("failed before", f"Type: cf work retry {short}"),
             TaskStatus.BLOCKED: (
@@ -204,6 +221,8 @@ def _check_status(workspace: Workspace, task: Task, previous: Run | None, reques
             TaskStatus.DONE: ("is done already", f"To do it again: cf tasks set {short} status READY"),
             TaskStatus.MERGED: ("is merged already", "Type: cf tasks list --status READY"),
         }
+        if request.kind is RunKind.MANUAL:
+            del refusals[TaskStatus.FAILED]  # what an engine could not do, a person may finish
         if task.status in refusals:
             what, hint = refusals[task.status]
             raise CodeFrameError(f"Task {short} {what}.", hint)
@@ -232,7 +251,7 @@ def _check_status(workspace: Workspace, task: Task, previous: Run | None, reques
         )
 
 
-def _check_tree(workspace: Workspace, task: Task, request: Request) -> None:
+def check_tree(workspace: Workspace, task: Task, request: Request) -> None:
     """Refuse to build on unaccepted work of an earlier run, unless that work goes on or is to be kept.
 
     The tree is shared by all workspaces of the repository.
@@ -241,6 +260,8 @@ def _check_tree(workspace: Workspace, task: Task, request: Request) -> None:
         cf = owner.command(workspace)
         for run in owner.store.runs.running():
             if run.process.get("tree") == workspace.tree_key:  # and yet its lock was free
+                if run.kind is RunKind.MANUAL:
+                    raise by_hand(owner, run, cf)
                 raise owner_unseen(owner, run, cf) or CodeFrameError(
                     f"A crashed run of task {run.task_id[:8]} in this tree is not closed yet.",
                     f"Type: {cf} work status",
@@ -259,8 +280,8 @@ def _unaccepted(task: Task, request: Request, cf: str, run: Run, paths: list[str
     go_on = (
         "retry" if run.status is RunStatus.FAILED and run.error_class is not ErrorClass.CRASHED else "resume"
     )
-    start = request.kind is RunKind.START
-    keep = f"keep it: cf work start {task.id[:8]} --execute --keep; " if start else ""
+    execute = {RunKind.START: " --execute", RunKind.MANUAL: ""}.get(request.kind)
+    keep = f"keep it: cf work start {task.id[:8]}{execute} --keep; " if execute is not None else ""
     return CodeFrameError(
         f"The tree still holds unaccepted work of task {short} ({run.status.value}): {shown}.",
         f"Go on with it: {cf} work {go_on} {short}; {keep}or take it back: {cf} work undo {short}",
