@@ -6,10 +6,27 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from codeframe.cli import typed, work_views
+from codeframe.cli import work_views
 from codeframe.cli.grammar import Commands
 from codeframe.cli.here import recovered_workspace
 from codeframe.cli.output import STATUS_COLOURS, emit_json, note, say
+from codeframe.cli.work_options import (
+    AUTONOMY,
+    CORRECTIONS,
+    ENGINE,
+    FORCE,
+    JSON,
+    MODEL,
+    NETWORK,
+    NO_GATES,
+    NOTE,
+    REQUIRE,
+    STALL,
+    STALL_ACTION,
+    STRICT,
+    TIMEOUT,
+    chosen,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,61 +36,6 @@ if TYPE_CHECKING:
     from codeframe.core.workspace import Workspace
 
 app = Commands("Run tasks and see what came of them.")
-
-# The sections of `--help`.
-LIMITS = "Limits"
-CHECKS = "Gates"
-FREEDOM = "What the engine may do"
-
-ENGINE = typer.Option(None, "--engine", metavar="NAME", help="Engine to use; cf engines list names them.")
-MODEL = typer.Option(None, "--model", metavar="M", help="Model, in the engine's own terms.")
-NOTE = typer.Option(None, "-m", "--message", metavar="TEXT", help="Something more to tell the engine.")
-JSON = typer.Option(False, "--json", help="Print the finished run (or the plan) as JSON.")
-TIMEOUT = typer.Option(
-    None,
-    "--timeout",
-    metavar="D",
-    rich_help_panel=LIMITS,
-    help="Limit for all rounds and gates, such as 90s, 15m or 2h (default 1h).",
-)
-STALL = typer.Option(
-    None,
-    "--stall-timeout",
-    metavar="D",
-    rich_help_panel=LIMITS,
-    help="Longest silence of the engine (default 10m).",
-)
-STALL_ACTION = typer.Option(
-    None,
-    "--stall-action",
-    metavar="A",
-    rich_help_panel=LIMITS,
-    help="What a stall leads to: blocker (default), retry or fail.",
-)
-CORRECTIONS = typer.Option(
-    None,
-    "--max-corrections",
-    metavar="N",
-    rich_help_panel=LIMITS,
-    parser=typed.whole_number("--max-corrections", 0, 1000),
-    help="How often failed gates go back to the engine (default 3; 0 is never).",
-)
-STRICT = typer.Option(
-    None, "--strict", rich_help_panel=CHECKS, help="Failures that were there before count too."
-)
-REQUIRE = typer.Option(None, "--require-gates", rich_help_panel=CHECKS, help="Unverified work is a failure.")
-NO_GATES = typer.Option(
-    None, "--no-gates", rich_help_panel=CHECKS, help="Run no gates; the result is unverified."
-)
-AUTONOMY = typer.Option(
-    None,
-    "--autonomy",
-    metavar="A",
-    rich_help_panel=FREEDOM,
-    help="workspace (default): change files in the tree; full: anything.",
-)
-NETWORK = typer.Option(None, "--network", metavar="N", rich_help_panel=FREEDOM, help="on (default) or off.")
-FORCE = typer.Option(False, "--force", help="Even if tasks it depends on are not done.")
 
 
 @app.command()
@@ -110,7 +72,7 @@ def start(
     workspace = recovered_workspace()
     # An empty ID is a variable that was not set, not a wish for the next task.
     task = workspace.store.tasks.find(task_id) if task_id is not None else _next_ready(workspace)
-    options = _typed(model, message, timeout, stall_timeout, stall_action, max_corrections, strict, require_gates,
+    options = chosen(model, message, timeout, stall_timeout, stall_action, max_corrections, strict, require_gates,
                      no_gates, autonomy, network)  # fmt: skip
     request = Request(RunKind.START, engine, options, force, keep)
     if not execute or dry_run:
@@ -154,7 +116,7 @@ def resume(
     from codeframe.core.models import RunKind
 
     workspace = recovered_workspace()
-    options = _typed(model, message, timeout, stall_timeout, stall_action, max_corrections, strict, require_gates,
+    options = chosen(model, message, timeout, stall_timeout, stall_action, max_corrections, strict, require_gates,
                      no_gates, autonomy, network)  # fmt: skip
     request = Request(RunKind.RESUME, engine, options, force)
     task = workspace.store.tasks.find(task_id)
@@ -191,7 +153,7 @@ def retry(
     from codeframe.core.models import RunKind
 
     workspace = recovered_workspace()
-    options = _typed(model, message, timeout, stall_timeout, stall_action, max_corrections, strict, require_gates,
+    options = chosen(model, message, timeout, stall_timeout, stall_action, max_corrections, strict, require_gates,
                      no_gates, autonomy, network)  # fmt: skip
     request = Request(RunKind.RETRY, engine, options, force)
     task = workspace.store.tasks.find(task_id)
@@ -217,6 +179,7 @@ def verify(
 
     The same gates decide as for an engine. After a failure mend the work and type it again.
     """
+    from codeframe.cli.failures import failure_lines
     from codeframe.cli.trusting import ensure_trusted
     from codeframe.cli.views import run_json
     from codeframe.core import git_watch, manual_run
@@ -226,7 +189,7 @@ def verify(
 
     workspace = recovered_workspace()
     task = workspace.store.tasks.find(task_id)
-    options = _typed(None, None, timeout, None, None, None, strict, require_gates, no_gates, None, None)
+    options = chosen(None, None, timeout, None, None, None, strict, require_gates, no_gates, None, None)
     check = manual_run.plan_check(workspace, task, options)
     ensure_trusted(workspace, check.untrusted)
     stop = StopSwitch()
@@ -240,7 +203,7 @@ def verify(
         emit_json(run_json(run))
     else:
         _tell(workspace, task, run)
-        for line in work_views.failure_lines(run):
+        for line in failure_lines(run):
             say(line)
     raise typer.Exit(exit_status(run))
 
@@ -357,28 +320,6 @@ def _next_ready(workspace: Workspace) -> Task:
             "No task is ready.", 'Type: cf tasks list, or add one: cf tasks add "what is to be done"'
         )
     return task
-
-
-def _typed(
-    model: str | None, message: str | None, timeout: str | None, stall_timeout: str | None, stall_action: str | None,
-    max_corrections: int | None, strict: bool | None, require_gates: bool | None, no_gates: bool | None,
-    autonomy: str | None, network: str | None,
-) -> dict[str, Any]:  # fmt: skip
-    """The RunOptions fields that were typed, checked."""
-    from codeframe.core.durations import parse_duration
-
-    typed.one_of("--stall-action", stall_action, ("blocker", "retry", "fail"))
-    typed.one_of("--autonomy", autonomy, ("workspace", "full"))
-    typed.one_of("--network", network, ("on", "off"))
-    return {
-        "model": typed.utf8(model, "model") if model else None,
-        "note": typed.text(message, "message") if message else None,
-        "max_corrections": max_corrections, "strict": strict,
-        "require_gates": require_gates, "no_gates": no_gates, "stall_action": stall_action,
-        "autonomy": autonomy, "network": network,
-        "timeout_s": parse_duration(timeout) if timeout is not None else None,
-        "stall_timeout_s": parse_duration(stall_timeout) if stall_timeout is not None else None,
-    }  # fmt: skip
 
 
 def _work(workspace: Workspace, planned: Plan, request: Request, *, as_json: bool) -> None:

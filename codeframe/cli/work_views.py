@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from codeframe.cli import typed
+from codeframe.cli.failures import new_failures, short
 from codeframe.cli.here import recovered_workspace, workspace_here
 from codeframe.cli.output import MARKS, STATUS_COLOURS, ago, clean, columns, emit_json, note, say, verbatim
 
@@ -142,13 +143,13 @@ def why(task_id: str = ID, run: str | None = RUN, json: bool = JSON) -> None:
             say(f"  moved: {line}")
         for key, value in sorted((r.get("engine") or {}).items()):
             if value not in (None, [], {}, "", False):
-                say(f"  {key.replace('_', ' ')}: {_short(value)}")
+                say(f"  {key.replace('_', ' ')}: {short(value)}")
         by_gates = r.get("gates_changed") or {}
         for line in by_gates.get("files", [])[:20]:
             say(f"  running the gates {line}")
         for gate in (r.get("gates") or {}).get("gates", []):
             say(f"  gate {describe_gate(gate)}")
-            for line in _new_failures(gate):
+            for line in new_failures(gate):
                 say(line)
             for failure in gate["old"][:20]:
                 say(f"    failed before the run, too: {failure['title']}")
@@ -324,33 +325,6 @@ def verdict_line(run: Run) -> str:
     return "; ".join(parts)
 
 
-def failure_lines(run: Run) -> list[str]:
-    """What failed new in the gates of a run, for the person who has to mend it."""
-    lines = []
-    for gate in (run.evidence.get("gates") or {}).get("gates", []):
-        if gate["blocking"]:
-            lines += [f"gate {gate['name']}:", *_new_failures(gate)]
-            if gate["output"]:
-                lines.append(f"    whole output: {gate['output']}")
-    return lines
-
-
-def _new_failures(gate: dict[str, Any]) -> Iterator[str]:
-    for failure in gate["new"][:20]:
-        yield f"    {failure['title']}" + (f" at {failure['location']}" if failure["location"] else "")
-        if told := telling_line(failure["detail"]):
-            yield f"      {told}"
-    for test in gate["gone"][:20]:
-        yield f"    gone or skipped: {test}"
-
-
-def telling_line(detail: str) -> str:
-    """The line of a failure's text that says most: pytest's first `E` line, else the last one; "" for none."""
-    lines = [line for raw in detail.splitlines() if (line := " ".join(raw.split()))]
-    errors = [line.removeprefix("E ") for line in lines if line.startswith("E ")]
-    return _short([*errors[:1], *lines[-1:]][0]) if lines else ""
-
-
 def why_unverified(run: Run) -> str:
     """The gates that could not tell, or that there were none (rule 6.3)."""
     evidence = run.evidence.get("gates")
@@ -405,8 +379,3 @@ def _run_of(workspace: Workspace, task_id: str, run: str | None) -> tuple[Task, 
     if chosen.task_id != task.id:
         raise UsageError(f"Task {task.id[:8]} has no run {run}.", look)
     return task, chosen
-
-
-def _short(value: Any) -> str:
-    text = value if isinstance(value, str) else jsonlib.dumps(value, default=str)
-    return text if len(text) <= 300 else text[:299] + "…"
