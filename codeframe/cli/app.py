@@ -40,6 +40,7 @@ COMMANDS = {
     "engines": "codeframe.cli.engines_commands",
     "gates": "codeframe.cli.gates_commands",
     "config": "codeframe.cli.config_commands",
+    "trust": "codeframe.cli.trust_command",
     "demo": "codeframe.cli.demo_command",
 }
 ROOT_OPTIONS = ("-C", "--debug", "--version")

@@ -48,9 +48,11 @@ def set_(
 ) -> None:
     """Change one setting; a value that makes no sense changes nothing."""
     from codeframe.core.config import set_value
+    from codeframe.core.would_run import trust_set_value
 
     workspace = workspace_here()
     if key in ("engine", "default_engine"):
         typed.engine_name(value.strip())
-    set_value(workspace.root, key, typed.text(value, "value"))
+    config = set_value(workspace.root, key, typed.text(value, "value"))
+    trust_set_value(workspace, key, config)
     say(f"{key}: {value}")

@@ -76,6 +76,10 @@ class _Play:
         self._shown("cd", str(self._stage.project))
         self._cf("init", "--detect")
         self._cf("config", "set", "engine", self._engine)
+        say(
+            "\nGates run the project's own code. A person says once that they may; what changes is asked again."
+        )
+        self._cf("trust", "--yes")
         self._cf("prd", "add", "PRD.md")
         for task in TASKS:
             self._add(task)
@@ -108,6 +112,7 @@ class _Play:
         say("    cf init --detect            # in your repository; adds nothing that git shows")
         say("    cf engines list             # the engines there are, and which one would run")
         say("    cf engines check NAME       # what it still needs")
+        say("    cf trust                    # shows what of the project would run, and asks")
         say('    cf tasks add "what is to be done"')
         say("    cf work start --execute --engine NAME")
         say()

@@ -48,14 +48,18 @@ def run(json: bool = JSON) -> None:
     import tempfile
     from pathlib import Path
 
+    from codeframe.cli.trusting import ensure_trusted
     from codeframe.core.admission import gate_suite
     from codeframe.core.config import load_environment_config
     from codeframe.core.errors import EXIT_FAILED, EXIT_REQUIREMENTS
     from codeframe.core.gates import GateOutcome
     from codeframe.core.stop_switch import StopSwitch
+    from codeframe.core.trust import Trust
+    from codeframe.core.would_run import gate_items
 
     workspace = workspace_here()
     suite = gate_suite(workspace, load_environment_config(workspace.root))
+    ensure_trusted(workspace, Trust(workspace).untrusted(gate_items(workspace, suite)))
     note(f"Running {', '.join(suite.names)}." if suite.names else NO_GATES)
     out = Path(tempfile.mkdtemp(prefix="gates-", dir=workspace.state_dir))
     stop = StopSwitch()

@@ -26,7 +26,9 @@ def init(
     from codeframe.core.admission import gate_suite
     from codeframe.core.config import load_environment_config, set_value
     from codeframe.core.errors import UsageError
+    from codeframe.core.trust import Trust
     from codeframe.core.workspace import init_workspace
+    from codeframe.core.would_run import all_that_would_run
 
     folder = folder_here()
     try:
@@ -57,5 +59,10 @@ def init(
         say(f"  gate   {line}  (found: {why})" if why else f"  gate   {line}")
     for hint in suite.hints():
         say(f"  hint   {hint}")
+    items = all_that_would_run(workspace, config, suite)
+    if items and Trust(workspace).untrusted(items):
+        say(
+            f"  trust  nothing of this runs before cf trust, which covers: {', '.join(i.name for i in items)}"
+        )
     if not workspace.store.tasks.count():
         say('Next: cf tasks add "what is to be done"')

@@ -10,6 +10,7 @@ from codeframe.core.models import (
     ErrorClass,
     Leftover,
     Run,
+    RunKind,
     RunStatus,
     Task,
     TaskStatus,
@@ -37,16 +38,24 @@ def next_step(store: Store, task: Task) -> Step | None:
         return None
     if task.status is TaskStatus.DONE:
         return Step("See the change", f"cf work diff {short}")
+    run = store.runs.latest(task.id)
+    by_hand = run is not None and run.kind is RunKind.MANUAL
     if task.status is TaskStatus.IN_PROGRESS:
+        if by_hand:
+            return Step("It is done by hand; when it is ready", f"cf work verify {short}")
         return Step("Watch it", f"cf work follow {short}")
     if task.status is TaskStatus.BLOCKED:
         waiting = store.blockers.list(status=BlockerStatus.OPEN, task_id=task.id)
         if waiting:
             return answer_step(waiting[-1])
-    run = store.runs.latest(task.id)
     over = run is None or run.leftover is Leftover.UNDONE or run.status is RunStatus.COMPLETED
     if run is None or (over and task.status in (TaskStatus.READY, TaskStatus.BACKLOG)):
         return _start(store, task)
+    if by_hand and task.status is TaskStatus.FAILED:
+        return Step("Mend it and check again", f"cf work verify {short}")
+    if by_hand and run.status is RunStatus.STOPPED:
+        left = run.leftover is Leftover.PENDING
+        return Step("Go on by hand", f"cf work start {short}") if left else _start(store, task)
     if run.status in (RunStatus.BLOCKED, RunStatus.STOPPED) or run.error_class is ErrorClass.CRASHED:
         return Step("Go on", f"cf work resume {short}")
     if run.status is RunStatus.TIMEOUT:

@@ -14,8 +14,8 @@ app = Commands()
 @app.command()
 def status(json: bool = typer.Option(False, "--json", help="Print as JSON.")) -> None:
     """Show how many tasks there are, what runs, what waits, what comes next."""
-    from codeframe.cli.next_step import answer_step, next_of_all
-    from codeframe.core.models import BlockerStatus
+    from codeframe.cli.next_step import answer_step, next_of_all, next_step
+    from codeframe.core.models import BlockerStatus, RunKind
 
     workspace = recovered_workspace()
     store = workspace.store
@@ -39,6 +39,9 @@ def status(json: bool = typer.Option(False, "--json", help="Print as JSON.")) ->
         say(f"Running: {run.task_id[:8]} “{store.tasks.get(run.task_id).title}” with {run.engine}")
     for blocker in blockers:
         say(f"Blocked: {blocker.task_id[:8]} {blocker.question}\n  {answer_step(blocker)}")
+    for run in running:
+        if run.kind is RunKind.MANUAL:
+            say(f"  {next_step(store, store.tasks.get(run.task_id))}")
     if running:
         return  # a tree holds one run at a time
     after = next_of_all(workspace)

@@ -6,10 +6,27 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from codeframe.cli import typed, work_views
+from codeframe.cli import work_views
 from codeframe.cli.grammar import Commands
 from codeframe.cli.here import recovered_workspace
 from codeframe.cli.output import STATUS_COLOURS, emit_json, note, say
+from codeframe.cli.work_options import (
+    AUTONOMY,
+    CORRECTIONS,
+    ENGINE,
+    FORCE,
+    JSON,
+    MODEL,
+    NETWORK,
+    NO_GATES,
+    NOTE,
+    REQUIRE,
+    STALL,
+    STALL_ACTION,
+    STRICT,
+    TIMEOUT,
+    chosen,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,67 +37,12 @@ if TYPE_CHECKING:
 
 app = Commands("Run tasks and see what came of them.")
 
-# The sections of `--help`.
-LIMITS = "Limits"
-CHECKS = "Gates"
-FREEDOM = "What the engine may do"
-
-ENGINE = typer.Option(None, "--engine", metavar="NAME", help="Engine to use; cf engines list names them.")
-MODEL = typer.Option(None, "--model", metavar="M", help="Model, in the engine's own terms.")
-NOTE = typer.Option(None, "-m", "--message", metavar="TEXT", help="Something more to tell the engine.")
-JSON = typer.Option(False, "--json", help="Print the finished run (or the plan) as JSON.")
-TIMEOUT = typer.Option(
-    None,
-    "--timeout",
-    metavar="D",
-    rich_help_panel=LIMITS,
-    help="Limit for all rounds and gates, such as 90s, 15m or 2h (default 1h).",
-)
-STALL = typer.Option(
-    None,
-    "--stall-timeout",
-    metavar="D",
-    rich_help_panel=LIMITS,
-    help="Longest silence of the engine (default 10m).",
-)
-STALL_ACTION = typer.Option(
-    None,
-    "--stall-action",
-    metavar="A",
-    rich_help_panel=LIMITS,
-    help="What a stall leads to: blocker (default), retry or fail.",
-)
-CORRECTIONS = typer.Option(
-    None,
-    "--max-corrections",
-    metavar="N",
-    rich_help_panel=LIMITS,
-    parser=typed.whole_number("--max-corrections", 0, 1000),
-    help="How often failed gates go back to the engine (default 3; 0 is never).",
-)
-STRICT = typer.Option(
-    None, "--strict", rich_help_panel=CHECKS, help="Failures that were there before count too."
-)
-REQUIRE = typer.Option(None, "--require-gates", rich_help_panel=CHECKS, help="Unverified work is a failure.")
-NO_GATES = typer.Option(
-    None, "--no-gates", rich_help_panel=CHECKS, help="Run no gates; the result is unverified."
-)
-AUTONOMY = typer.Option(
-    None,
-    "--autonomy",
-    metavar="A",
-    rich_help_panel=FREEDOM,
-    help="workspace (default): change files in the tree; full: anything.",
-)
-NETWORK = typer.Option(None, "--network", metavar="N", rich_help_panel=FREEDOM, help="on (default) or off.")
-FORCE = typer.Option(False, "--force", help="Even if tasks it depends on are not done.")
-
 
 @app.command()
 def start(
     task_id: str | None = typer.Argument(None, metavar="ID", help="Task; the next READY one unless given."),
     execute: bool = typer.Option(
-        False, "--execute", help="Start the engine; without it only the prompt is shown."
+        False, "--execute", help="Start the engine; without it you do the work by hand."
     ),
     dry_run: bool = typer.Option(False, "--dry-run", help="Check and show the whole plan with its prompt."),
     engine: str | None = ENGINE,
@@ -99,21 +61,32 @@ def start(
     keep: bool = typer.Option(False, "--keep", help="Keep what an earlier run left in the tree, and start."),
     json: bool = JSON,
 ) -> None:
-    """Hand a task to an engine, check its work, record the verdict."""
+    """Hand a task to an engine, check its work, record the verdict.
+
+    Without --execute its prompt is shown, and the task named is opened to be done by hand: by you or by the
+    agent in your editor. cf work verify then checks the work as it checks an engine's.
+    """
     from codeframe.core.admission import Request, plan
-    from codeframe.core.models import RunKind
+    from codeframe.core.models import RunKind, TaskStatus
 
     workspace = recovered_workspace()
     # An empty ID is a variable that was not set, not a wish for the next task.
     task = workspace.store.tasks.find(task_id) if task_id is not None else _next_ready(workspace)
-    options = _typed(model, message, timeout, stall_timeout, stall_action, max_corrections, strict, require_gates,
+    options = chosen(model, message, timeout, stall_timeout, stall_action, max_corrections, strict, require_gates,
                      no_gates, autonomy, network)  # fmt: skip
     request = Request(RunKind.START, engine, options, force, keep)
     if not execute or dry_run:
         from codeframe.cli.work_preview import show_plan
 
-        show_plan(workspace, task, request, dry_run=dry_run, as_json=json)
+        by_hand = request._replace(kind=RunKind.MANUAL) if task_id is not None and not dry_run else None
+        show_plan(workspace, task, request, dry_run=dry_run, as_json=json, by_hand=by_hand)
         return
+    if task.status is TaskStatus.IN_PROGRESS:
+        from codeframe.core.manual_run import hand_over
+
+        if hand_over(workspace, task):
+            note(f"Nothing was done in task {task.id[:8]} by hand; it goes to the engine.")
+            task = workspace.store.tasks.get(task.id)
     _work(workspace, plan(workspace, task, request), request, as_json=json)
 
 
@@ -143,7 +116,7 @@ def resume(
     from codeframe.core.models import RunKind
 
     workspace = recovered_workspace()
-    options = _typed(model, message, timeout, stall_timeout, stall_action, max_corrections, strict, require_gates,
+    options = chosen(model, message, timeout, stall_timeout, stall_action, max_corrections, strict, require_gates,
                      no_gates, autonomy, network)  # fmt: skip
     request = Request(RunKind.RESUME, engine, options, force)
     task = workspace.store.tasks.find(task_id)
@@ -180,7 +153,7 @@ def retry(
     from codeframe.core.models import RunKind
 
     workspace = recovered_workspace()
-    options = _typed(model, message, timeout, stall_timeout, stall_action, max_corrections, strict, require_gates,
+    options = chosen(model, message, timeout, stall_timeout, stall_action, max_corrections, strict, require_gates,
                      no_gates, autonomy, network)  # fmt: skip
     request = Request(RunKind.RETRY, engine, options, force)
     task = workspace.store.tasks.find(task_id)
@@ -191,6 +164,48 @@ def retry(
             f"Undo your own edits of what was kept, or go on from there: cf work retry {task.id[:8]}",
         )
     _work(workspace, planned, request, as_json=json)
+
+
+@app.command()
+def verify(
+    task_id: str = typer.Argument(..., metavar="ID", help="Task that was done by hand."),
+    timeout: str | None = TIMEOUT,
+    strict: bool | None = STRICT,
+    require_gates: bool | None = REQUIRE,
+    no_gates: bool | None = NO_GATES,
+    json: bool = JSON,
+) -> None:
+    """Check what was done by hand since cf work start ID, and record the verdict.
+
+    The same gates decide as for an engine. After a failure mend the work and type it again.
+    """
+    from codeframe.cli.failures import failure_lines
+    from codeframe.cli.trusting import ensure_trusted
+    from codeframe.cli.views import run_json
+    from codeframe.core import git_watch, manual_run
+    from codeframe.core.models import RunStatus
+    from codeframe.core.stop_switch import StopSwitch
+    from codeframe.core.verdict import exit_status
+
+    workspace = recovered_workspace()
+    task = workspace.store.tasks.find(task_id)
+    options = chosen(None, None, timeout, None, None, None, strict, require_gates, no_gates, None, None)
+    check = manual_run.plan_check(workspace, task, options)
+    ensure_trusted(workspace, check.untrusted)
+    stop = StopSwitch()
+    stop.on_throw(git_watch.hurry)
+    with stop.on_signals():
+        run = manual_run.verify(workspace, check._replace(untrusted=None), note, stop)
+    if run.status is RunStatus.RUNNING:
+        note(f"Interrupted; the task is still open. Type: cf work verify {task.id[:8]}")
+        raise typer.Exit(128 + (stop.signal or 2))
+    if json:
+        emit_json(run_json(run))
+    else:
+        _tell(workspace, task, run)
+        for line in failure_lines(run):
+            say(line)
+    raise typer.Exit(exit_status(run))
 
 
 @app.command()
@@ -205,7 +220,7 @@ def stop(
 
     from codeframe.cli.next_step import next_step
     from codeframe.core.errors import CodeFrameError
-    from codeframe.core.models import RunStatus
+    from codeframe.core.models import RunKind, RunStatus
     from codeframe.core.recovery import close_unseen, in_another_tree
     from codeframe.core.run_lock import is_alive, owner_unseen
 
@@ -214,6 +229,13 @@ def stop(
     run = workspace.store.runs.latest(task.id)
     if run is None or run.status is not RunStatus.RUNNING:
         raise CodeFrameError(f"Task {task.id[:8]} is not running.", "Type: cf work status")
+    if run.kind is RunKind.MANUAL:
+        from codeframe.core.manual_run import give_up
+
+        run = give_up(workspace, run, force=force)
+        step = next_step(workspace.store, workspace.store.tasks.get(task.id))
+        say(f"Run {run.id[:8]} ended as {run.status.value}; its work is kept. {step or ''}".rstrip())
+        return
     if force:
         say(close_unseen(workspace, run))
         return
@@ -300,31 +322,10 @@ def _next_ready(workspace: Workspace) -> Task:
     return task
 
 
-def _typed(
-    model: str | None, message: str | None, timeout: str | None, stall_timeout: str | None, stall_action: str | None,
-    max_corrections: int | None, strict: bool | None, require_gates: bool | None, no_gates: bool | None,
-    autonomy: str | None, network: str | None,
-) -> dict[str, Any]:  # fmt: skip
-    """The RunOptions fields that were typed, checked."""
-    from codeframe.core.durations import parse_duration
-
-    typed.one_of("--stall-action", stall_action, ("blocker", "retry", "fail"))
-    typed.one_of("--autonomy", autonomy, ("workspace", "full"))
-    typed.one_of("--network", network, ("on", "off"))
-    return {
-        "model": typed.utf8(model, "model") if model else None,
-        "note": typed.text(message, "message") if message else None,
-        "max_corrections": max_corrections, "strict": strict,
-        "require_gates": require_gates, "no_gates": no_gates, "stall_action": stall_action,
-        "autonomy": autonomy, "network": network,
-        "timeout_s": parse_duration(timeout) if timeout is not None else None,
-        "stall_timeout_s": parse_duration(stall_timeout) if stall_timeout is not None else None,
-    }  # fmt: skip
-
-
 def _work(workspace: Workspace, planned: Plan, request: Request, *, as_json: bool) -> None:
     """Admit and execute a plan, with progress on stderr and the verdict on stdout; exits with its status."""
     from codeframe.cli.progress import Progress
+    from codeframe.cli.trusting import ensure_trusted
     from codeframe.cli.views import run_json
     from codeframe.core import git_watch
     from codeframe.core.admission import admit
@@ -332,6 +333,8 @@ def _work(workspace: Workspace, planned: Plan, request: Request, *, as_json: boo
     from codeframe.core.stop_switch import StopSwitch
     from codeframe.core.verdict import exit_status
 
+    ensure_trusted(workspace, planned.untrusted)
+    planned = planned._replace(untrusted=None)
     stop = StopSwitch()
     stop.on_throw(git_watch.hurry)
     with stop.on_signals():

@@ -1,23 +1,29 @@
-"""`cf work start` without --execute: the prompt an engine would get, with --dry-run also all the rest of the plan."""
+"""`cf work start` without --execute: the prompt, and work by hand; with --dry-run all of the plan and nothing more."""
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
+
+import typer
 
 from codeframe.cli.output import emit_json, note, say, verbatim
 
 if TYPE_CHECKING:
     from codeframe.core.admission import Plan, Request
-    from codeframe.core.models import Task
+    from codeframe.core.models import Run, Task
     from codeframe.core.workspace import Workspace
 
 
-def show_plan(workspace: Workspace, task: Task, request: Request, *, dry_run: bool, as_json: bool) -> None:
-    """Print the packed prompt; with `dry_run` first check the plan and print it. Starts and writes nothing.
+def show_plan(
+    workspace: Workspace, task: Task, request: Request, *, dry_run: bool, as_json: bool, by_hand: Request | None
+) -> None:  # fmt: skip
+    """Print the packed prompt; with `dry_run` first check the plan and print it. `by_hand` is the request with which
+    the task is opened to be done by hand; without it nothing is started and nothing is written.
 
-    As JSON: `task`, `prompt`, and `plan`, which is null without `dry_run`.
+    As JSON: `task`, `prompt`, `plan`, which is null without `dry_run`, and with `by_hand` the `run`.
     """
-    from codeframe.cli.views import task_json
+    from codeframe.cli.views import run_json, task_json
     from codeframe.core.admission import gate_suite, plan
     from codeframe.core.config import load_environment_config
     from codeframe.core.context_packager import TaskContextPackager
@@ -37,19 +43,46 @@ def show_plan(workspace: Workspace, task: Task, request: Request, *, dry_run: bo
     prompt, _ = packager.build(task.id, note=str(typed.get("note") or ""), snapshots=snapshots_of(workspace))
     if as_json:
         shown = plan_json(workspace, planned) if planned else None
-        emit_json({"task": task_json(task), "prompt": prompt, "plan": shown})
+        opened = {"run": run_json(_open(workspace, task, by_hand))} if by_hand is not None else {}
+        task = workspace.store.tasks.get(task.id)
+        emit_json({"task": task_json(task), "prompt": prompt, "plan": shown, **opened})
         return
     if planned is not None:
         say(preview(workspace, planned))
     verbatim(prompt.encode("utf-8", "replace"))
-    way = "To hand this to an engine: cf work start {} --execute"
+    short = task.id[:8]
+    if by_hand is not None:
+        sys.stdout.flush()  # the prompt first, whatever comes of the rest
+        _open(workspace, task, by_hand)
+        note(
+            f"Task {short} is open to be done by hand. When it is done: cf work verify {short}; to give it up: "
+            f"cf work stop {short}; to hand it to an engine: cf work start {short} --execute"
+        )
+        return
+    way = (
+        f"To hand this to an engine: cf work start {short} --execute; to do it by hand: cf work start {short}"
+    )
     if task.status not in (TaskStatus.READY, TaskStatus.BACKLOG):
-        way = f"The task is {task.status}: cf work show {{}}"
-    note(f"Nothing was started. {way.format(task.id[:8])}")
+        way = f"The task is {task.status}: cf work show {short}"
+    note(f"Nothing was started. {way}")
+
+
+def _open(workspace: Workspace, task: Task, request: Request) -> Run:
+    from codeframe.core.manual_run import open_run
+    from codeframe.core.stop_switch import StopSwitch
+
+    stop = StopSwitch()
+    with stop.on_signals():
+        run = open_run(workspace, task, request, note, stop)
+    if stop.signal is not None:
+        note(f"Interrupted before the gates had run; the task is open. Close it: cf work stop {task.id[:8]}")
+        raise typer.Exit(128 + stop.signal)
+    return run
 
 
 def plan_json(workspace: Workspace, planned: Plan) -> dict[str, Any]:
-    """Keys: engine, engine_why, kind, options (seconds where they are durations), gates, snapshot, tree."""
+    """Keys: engine, engine_why, kind, options (seconds where they are durations), gates, snapshot, tree, trusted,
+    untrusted (what a start would ask about)."""
     return {
         "engine": planned.engine,
         "engine_why": planned.engine_why,
@@ -58,4 +91,6 @@ def plan_json(workspace: Workspace, planned: Plan) -> dict[str, Any]:
         "gates": list(planned.gates.describe()) if planned.gates else [],
         "snapshot": f"refs/codeframe/{workspace.id}/{planned.task.id}/",
         "tree": workspace.repo.toplevel,
+        "trusted": planned.untrusted is None,
+        "untrusted": planned.untrusted.lines() if planned.untrusted else [],
     }

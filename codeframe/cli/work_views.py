@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from codeframe.cli import typed
+from codeframe.cli.failures import new_failures, short
 from codeframe.cli.here import recovered_workspace, workspace_here
 from codeframe.cli.output import MARKS, STATUS_COLOURS, ago, clean, columns, emit_json, note, say, verbatim
 
@@ -32,7 +33,7 @@ def register(app: typer.Typer) -> None:
 
 def status(json: bool = JSON) -> None:
     """Show what is running now, and what waits for a person."""
-    from codeframe.cli.next_step import answer_step
+    from codeframe.cli.next_step import answer_step, next_step
     from codeframe.cli.views import blocker_json, run_json
     from codeframe.core.models import BlockerStatus
 
@@ -52,7 +53,7 @@ def status(json: bool = JSON) -> None:
             rows.append((task.id[:8], run.engine, run.id[:8], ago(run.started_at), task.title))
         columns(rows, ("task", "engine", "run", "since", "title"))
         for run in running:
-            say(f"Watch it: cf work follow {run.task_id[:8]}")
+            say(str(next_step(store, store.tasks.get(run.task_id))))
     else:
         say("Nothing is running.")
     for blocker in blockers:
@@ -109,6 +110,7 @@ def why(task_id: str = ID, run: str | None = RUN, json: bool = JSON) -> None:
     from codeframe.cli.next_step import next_step
     from codeframe.cli.views import run_json
     from codeframe.core.gates import describe_gate
+    from codeframe.core.models import RunKind
 
     workspace = recovered_workspace()
     task, chosen = _run_of(workspace, task_id, run)
@@ -125,7 +127,8 @@ def why(task_id: str = ID, run: str | None = RUN, json: bool = JSON) -> None:
             say(f"Question: {blocker.question}")
             say(f"Answer: {blocker.answer}" if blocker.answer else "No answer was given.")
     for r in rounds:
-        say(f"\nRound {r['round'] + 1} ({r['reason']}): the engine ended as {r['status']}"
+        by_hand = chosen.kind is RunKind.MANUAL
+        say(f"\nRound {r['round'] + 1} ({r['reason']})" + ("" if by_hand else f": the engine ended as {r['status']}")
             + (f", {r['error_class']}" if r.get("error_class") else "")
             + (f": {r['error']}" if r.get("error") else ""))  # fmt: skip
         files = r.get("changed", 0)
@@ -140,18 +143,14 @@ def why(task_id: str = ID, run: str | None = RUN, json: bool = JSON) -> None:
             say(f"  moved: {line}")
         for key, value in sorted((r.get("engine") or {}).items()):
             if value not in (None, [], {}, "", False):
-                say(f"  {key.replace('_', ' ')}: {_short(value)}")
+                say(f"  {key.replace('_', ' ')}: {short(value)}")
         by_gates = r.get("gates_changed") or {}
         for line in by_gates.get("files", [])[:20]:
             say(f"  running the gates {line}")
         for gate in (r.get("gates") or {}).get("gates", []):
             say(f"  gate {describe_gate(gate)}")
-            for failure in gate["new"][:20]:
-                say(f"    {failure['title']}" + (f" at {failure['location']}" if failure["location"] else ""))
-                if told := telling_line(failure["detail"]):
-                    say(f"      {told}")
-            for test in gate["gone"][:20]:
-                say(f"    gone or skipped: {test}")
+            for line in new_failures(gate):
+                say(line)
             for failure in gate["old"][:20]:
                 say(f"    failed before the run, too: {failure['title']}")
             if gate["blocking"] and gate["output"]:
@@ -160,9 +159,9 @@ def why(task_id: str = ID, run: str | None = RUN, json: bool = JSON) -> None:
         say(f"Note: {line}")
     if chosen.evidence.get("stopped_by"):
         say(f"Stopped by: {chosen.evidence['stopped_by']}")
-    say(
-        f"\nEverything the engine said: cf work logs {task.id[:8]} --raw    kept in {workspace.run_dir(chosen.id)}"
-    )
+    if chosen.kind is not RunKind.MANUAL:
+        kept = workspace.run_dir(chosen.id)
+        say(f"\nEverything the engine said: cf work logs {task.id[:8]} --raw    kept in {kept}")
     if step := next_step(workspace.store, task):
         say(str(step))
 
@@ -178,11 +177,16 @@ def diff(
     What running the gates changed is in it, and is named apart.
     """
     from codeframe.core.leftovers import snapshots_of, spans, uncertain
+    from codeframe.core.models import RunKind, RunStatus
 
     workspace = workspace_here()
     task, chosen = _run_of(workspace, task_id, run)
     snapshots = snapshots_of(workspace)
     calls = spans(workspace, chosen)
+    if chosen.kind is RunKind.MANUAL and chosen.status is RunStatus.RUNNING:
+        from codeframe.core.manual_run import span_now
+
+        calls = [span_now(workspace, chosen)]
     start, end = (calls[0][0], calls[-1][1]) if calls else (None, None)
     # A screen has no use for the bytes of binary files; `git apply` at the end of a pipe needs them.
     whole = not sys.stdout.isatty()
@@ -260,8 +264,9 @@ def follow(
     task_id: str | None = typer.Argument(None, metavar="[ID]", help="Task; the one that runs unless given."),
 ) -> None:
     """Watch a run, from any terminal, to its end. Ctrl-C ends the watching, not the run."""
+    from codeframe.core.admission import by_hand
     from codeframe.core.errors import CodeFrameError
-    from codeframe.core.models import RunStatus
+    from codeframe.core.models import RunKind, RunStatus
     from codeframe.core.run_lock import is_alive
     from codeframe.core.run_log import follow_log
 
@@ -276,6 +281,8 @@ def follow(
             )
         task_id = running[0].task_id
     task, run = _run_of(workspace, task_id, None)
+    if run.kind is RunKind.MANUAL and run.status is RunStatus.RUNNING:
+        raise by_hand(workspace, run)
     note(f"Task {task.id[:8]} “{task.title}”: run {run.id[:8]} with {run.engine}.")
 
     def is_over() -> bool:
@@ -306,7 +313,8 @@ def verdict_line(run: Run) -> str:
         parts[0] += f" after {format_duration(RunOptions.from_dict(run.options).timeout_s)}"
     elif run.error_class and run.status.value != "COMPLETED":
         parts[0] += f" ({run.error_class.value})"
-    parts.append(f"{run.rounds} engine call{'s' if run.rounds != 1 else ''}")
+    by_hand = run.kind == "manual"
+    parts.append("by hand" if by_hand else f"{run.rounds} engine call{'s' if run.rounds != 1 else ''}")
     if run.ended_at is not None:
         parts.append(format_duration(max(0.0, (run.ended_at - run.started_at).total_seconds())))
     if run.usage.input_tokens or run.usage.output_tokens:
@@ -315,13 +323,6 @@ def verdict_line(run: Run) -> str:
     if money != "$0.0000":
         parts.append(money)
     return "; ".join(parts)
-
-
-def telling_line(detail: str) -> str:
-    """The line of a failure's text that says most: pytest's first `E` line, else the last one; "" for none."""
-    lines = [line for raw in detail.splitlines() if (line := " ".join(raw.split()))]
-    errors = [line.removeprefix("E ") for line in lines if line.startswith("E ")]
-    return _short([*errors[:1], *lines[-1:]][0]) if lines else ""
 
 
 def why_unverified(run: Run) -> str:
@@ -378,8 +379,3 @@ def _run_of(workspace: Workspace, task_id: str, run: str | None) -> tuple[Task, 
     if chosen.task_id != task.id:
         raise UsageError(f"Task {task.id[:8]} has no run {run}.", look)
     return task, chosen
-
-
-def _short(value: Any) -> str:
-    text = value if isinstance(value, str) else jsonlib.dumps(value, default=str)
-    return text if len(text) <= 300 else text[:299] + "…"

@@ -22,10 +22,12 @@ from codeframe.core.models import (
 )
 from codeframe.core.run_lock import lock_run, owner_unseen
 from codeframe.core.run_options import RunOptions
+from codeframe.core.trust import Trust, Untrusted
 from codeframe.core.workspace import Workspace, neighbours
+from codeframe.core.would_run import would_run
 
 if TYPE_CHECKING:
-    from codeframe.core.gates import GateSuite
+    from codeframe.core.gates import Gate, GateSuite
 
 
 class Request(NamedTuple):
@@ -48,41 +50,41 @@ class Plan(NamedTuple):
     options: RunOptions
     previous: Run | None
     gates: GateSuite | None
+    untrusted: Untrusted | None = None
 
 
 def plan(workspace: Workspace, task: Task, request: Request) -> Plan:
     """Check everything that does not need a lock. Raises CodeFrameError or a subclass, with what to type."""
     previous = workspace.store.runs.latest(task.id)
-    _check_status(workspace, task, previous, request)
+    check_status(workspace, task, previous, request)
     if not request.force:
-        unmet = workspace.store.tasks.unmet_dependencies(task.id)
-        if unmet:
-            names = ", ".join(f"{t.id[:8]} “{t.title}” ({t.status.value})" for t in unmet)
-            raise CodeFrameError(
-                f"Task {task.id[:8]} depends on work that is not done: {names}.",
-                f"Do that first: cf work start {unmet[0].id[:8]} --execute; or add --force.",
-            )
+        check_dependencies(workspace, task)
     config = configuration.load_environment_config(workspace.root)
     # `resume` and `retry` go on as the run before was told to, unless something else is typed.
     before = previous if request.kind is not RunKind.START else None
-    if request.engine is None and before is not None:
+    if request.engine is None and before is not None and before.kind is not RunKind.MANUAL:
         engine, why = before.engine, f"the engine of run {before.id[:8]}"
     else:
         engine, why = resolve_engine(workspace, request.engine, task.engine)
     check_engine(engine, why, task)
     options = RunOptions.merge(config, request.typed or {}, before)
     suite = None if options.no_gates else gate_suite(workspace, config, strict=options.strict)
-    if suite is not None and suite.missing():
-        gate = suite.missing()[0]
-        raise RequirementsError(
-            f"Gate “{gate.name}” is declared, but {gate.command[0]} is not installed in the project's environment.",
-            "Install it there, or change gates: in .codeframe/config.yaml, or add --no-gates.",
-        )
-    return Plan(task, request.kind, engine, why, options, previous, suite)
+    if suite is not None:
+        _refuse_missing(suite.missing(look=True))
+    full = config.autonomy == options.autonomy == "full" and not (request.typed or {}).get("autonomy")
+    items = would_run(workspace, suite, [engine], full=full)
+    return Plan(task, request.kind, engine, why, options, previous, suite, Trust(workspace).untrusted(items))
 
 
 def admit(workspace: Workspace, planned: Plan, request: Request) -> Run:
-    """Lock the tree, check what earlier runs left in it, claim the task. A CodeFrameError leaves nothing held."""
+    """Lock the tree, check what earlier runs left in it, claim the task. A CodeFrameError leaves nothing held.
+
+    Raises RequirementsError where something would run that nobody trusts (rule 9.1).
+    """
+    if planned.untrusted is not None:
+        raise planned.untrusted.refusal()
+    if planned.gates is not None:
+        _refuse_missing(planned.gates.missing())
     task, previous = planned.task, planned.previous
     run_id = os.urandom(6).hex()
     lock = lock_run(workspace, run_id, task)
@@ -90,7 +92,7 @@ def admit(workspace: Workspace, planned: Plan, request: Request) -> Run:
         waiting = snapshots_of(workspace).operation()
         if waiting is not None:
             raise waiting
-        _check_tree(workspace, task, request)
+        check_tree(workspace, task, request)
         linked = request.kind is not RunKind.START and previous is not None
         process: dict[str, Any] = {"tree": workspace.tree_key, "toplevel": str(workspace.repo.toplevel)}
         from codeframe.core.process_sweep import process_identity
@@ -117,6 +119,14 @@ def gate_suite(
     gates = find_gates(workspace.root) if config.gates is None else declared_gates(config.gates)
     cache = workspace.state_dir / "baselines"
     return GateSuite(workspace.root, gates, cache, strict=strict, growing=found)
+
+
+def _refuse_missing(gates: tuple[Gate, ...]) -> None:
+    for gate in gates:
+        raise RequirementsError(
+            f"Gate “{gate.name}” is declared, but {gate.command[0]} is not installed in the project's environment.",
+            "Install it there, or change gates: in .codeframe/config.yaml, or add --no-gates.",
+        )
 
 
 def check_engine(name: str, why: str, task: Task | None = None) -> None:
@@ -169,16 +179,39 @@ def _session_to_resume(planned: Plan) -> str | None:
     return previous.session_id if EngineRegistry.same(previous.engine, planned.engine) else None
 
 
-def _check_status(workspace: Workspace, task: Task, previous: Run | None, request: Request) -> None:
+def check_dependencies(workspace: Workspace, task: Task) -> None:
+    """Refuse a task that waits for others."""
+    unmet = workspace.store.tasks.unmet_dependencies(task.id)
+    if unmet:
+        names = ", ".join(f"{t.id[:8]} “{t.title}” ({t.status.value})" for t in unmet)
+        raise CodeFrameError(
+            f"Task {task.id[:8]} depends on work that is not done: {names}.",
+            f"Do that first: cf work start {unmet[0].id[:8]} --execute; or add --force.",
+        )
+
+
+def by_hand(workspace: Workspace, run: Run, cf: str = "cf") -> CodeFrameError:
+    """The refusal where a run by hand is open, naming what ends it."""
+    short, title = run.task_id[:8], workspace.store.tasks.get(run.task_id).title
+    return CodeFrameError(
+        f"Task {short} “{title}” is being done by hand in the working tree {run.process.get('toplevel')}.",
+        f"When it is done: {cf} work verify {short}; or give it up, keeping the work: {cf} work stop {short}",
+    )
+
+
+def check_status(workspace: Workspace, task: Task, previous: Run | None, request: Request) -> None:
+    """Refuse a task that may not begin, or go on, in this way now (rule 4.8)."""
     short = task.id[:8]
     if task.status is TaskStatus.IN_PROGRESS:
+        if previous is not None and previous.kind is RunKind.MANUAL:
+            raise by_hand(workspace, previous)
         if previous is not None and (refusal := owner_unseen(workspace, previous)):
             raise refusal
         raise CodeFrameError(
             f"Task {short} is already being worked on (run {previous.id[:8] if previous else '?'}).",
             f"Watch it with cf work status, or stop it: cf work stop {short}",
         )
-    if request.kind is RunKind.START:
+    if request.kind in (RunKind.START, RunKind.MANUAL):
         refusals = {
             TaskStatus.FAILED: ("failed before", f"Type: cf work retry {short}"),
             TaskStatus.BLOCKED: (
@@ -188,6 +221,8 @@ def _check_status(workspace: Workspace, task: Task, previous: Run | None, reques
             TaskStatus.DONE: ("is done already", f"To do it again: cf tasks set {short} status READY"),
             TaskStatus.MERGED: ("is merged already", "Type: cf tasks list --status READY"),
         }
+        if request.kind is RunKind.MANUAL:
+            del refusals[TaskStatus.FAILED]  # what an engine could not do, a person may finish
         if task.status in refusals:
             what, hint = refusals[task.status]
             raise CodeFrameError(f"Task {short} {what}.", hint)
@@ -216,7 +251,7 @@ def _check_status(workspace: Workspace, task: Task, previous: Run | None, reques
         )
 
 
-def _check_tree(workspace: Workspace, task: Task, request: Request) -> None:
+def check_tree(workspace: Workspace, task: Task, request: Request) -> None:
     """Refuse to build on unaccepted work of an earlier run, unless that work goes on or is to be kept.
 
     The tree is shared by all workspaces of the repository.
@@ -225,6 +260,8 @@ def _check_tree(workspace: Workspace, task: Task, request: Request) -> None:
         cf = owner.command(workspace)
         for run in owner.store.runs.running():
             if run.process.get("tree") == workspace.tree_key:  # and yet its lock was free
+                if run.kind is RunKind.MANUAL:
+                    raise by_hand(owner, run, cf)
                 raise owner_unseen(owner, run, cf) or CodeFrameError(
                     f"A crashed run of task {run.task_id[:8]} in this tree is not closed yet.",
                     f"Type: {cf} work status",
@@ -243,8 +280,8 @@ def _unaccepted(task: Task, request: Request, cf: str, run: Run, paths: list[str
     go_on = (
         "retry" if run.status is RunStatus.FAILED and run.error_class is not ErrorClass.CRASHED else "resume"
     )
-    start = request.kind is RunKind.START
-    keep = f"keep it: cf work start {task.id[:8]} --execute --keep; " if start else ""
+    execute = {RunKind.START: " --execute", RunKind.MANUAL: ""}.get(request.kind)
+    keep = f"keep it: cf work start {task.id[:8]}{execute} --keep; " if execute is not None else ""
     return CodeFrameError(
         f"The tree still holds unaccepted work of task {short} ({run.status.value}): {shown}.",
         f"Go on with it: {cf} work {go_on} {short}; {keep}or take it back: {cf} work undo {short}",

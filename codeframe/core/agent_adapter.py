@@ -123,8 +123,10 @@ class AgentAdapter(Protocol):
     """A coding agent CodeFrame can drive.
 
     Optional members, looked up where present: `cancel()` (thread-safe, makes `execute` return
-    soon), and on the class `capabilities: Capabilities` and
-    `requirements() -> dict[str, bool]` (what must be there -> is it).
+    soon), and on the class `capabilities: Capabilities`,
+    `requirements() -> dict[str, bool]` (what must be there -> is it) and
+    `project_config: tuple[str, ...]` (files and folders of a project, relative to it, that the
+    engine executes something of by itself: they have to be trusted, rule 9.1).
     """
 
     @property

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 
 from codeframe.core.leftovers import chain
-from codeframe.core.models import BlockerStatus, Run, RunKind
+from codeframe.core.models import BlockerStatus, Leftover, Run, RunKind
 from codeframe.core.safe_read import read_regular
 from codeframe.core.workspace import Workspace
 
@@ -51,6 +52,26 @@ def summary_before(workspace: Workspace, run: Run) -> str:
 def stands_on_work(workspace: Workspace, run: Run) -> bool:
     """Whether the tree holds what earlier runs of the chain changed."""
     return any(earlier.evidence.get("changed") for earlier in chain(workspace, run)[:-1])
+
+
+def accept(workspace: Workspace, run: Run) -> None:
+    """`run` succeeds: what earlier runs of its chain left is accepted with it, and the task's blockers are settled."""
+    for earlier in chain(workspace, run)[:-1]:
+        workspace.store.runs.update(earlier.id, leftover=Leftover.NONE)
+    settle_blockers(workspace, run)
+
+
+def settle_blockers(workspace: Workspace, run: Run) -> None:
+    """The task's blockers have served: the answers were used, or another takes their place."""
+    for blocker in workspace.store.blockers.list(task_id=run.task_id):
+        if blocker.status is not BlockerStatus.RESOLVED:
+            workspace.store.blockers.resolve(blocker.id)
+
+
+def keep_feedback(run_dir: Path, text: str) -> None:
+    """Keep what the gates said for the next run of the task (see `previous_errors`)."""
+    run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)  # engines have deleted it
+    (run_dir / FEEDBACK_FILE).write_text(text, encoding="utf-8")
 
 
 def session_model(workspace: Workspace, run: Run) -> str | None:

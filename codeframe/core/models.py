@@ -43,6 +43,7 @@ class RunKind(StrEnum):
     START = "start"
     RESUME = "resume"
     RETRY = "retry"
+    MANUAL = "manual"  # by a person, or the agent in their editor: no engine, no process, no lease
 
 
 class Leftover(StrEnum):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from codeframe.core.errors import CodeFrameError
 from codeframe.core.lease import Lease
 from codeframe.core.leftovers import ENGINE, close_open_call, snapshots_of, spans
-from codeframe.core.models import ErrorClass, Leftover, Run, RunStatus, TaskStatus
+from codeframe.core.models import ErrorClass, Leftover, Run, RunKind, RunStatus, TaskStatus
 from codeframe.core.run_lock import is_alive, lease_path, owner_unseen, tree_busy, tree_lock_path, unseen
 from codeframe.core.undo import sweep
 from codeframe.core.workspace import Workspace
@@ -27,7 +27,8 @@ def recover(workspace: Workspace, here: Workspace | None = None) -> list[str]:
     cf = workspace.command(here or workspace)
     notes = []
     for run in workspace.store.runs.running():
-        if is_alive(workspace, run.id) or not run.process:  # one made by hand has neither process nor lease
+        # One made by hand has neither process nor lease: it is never over by itself.
+        if run.kind is RunKind.MANUAL or is_alive(workspace, run.id) or not run.process:
             continue
         if refusal := owner_unseen(workspace, run, cf):
             notes.append(f"{refusal.problem} {refusal.hint}")

@@ -13,7 +13,7 @@ from typing import Any
 
 from codeframe.core.errors import CodeFrameError
 from codeframe.core.lease import Lease, is_held, read_info
-from codeframe.core.models import Run, Task, utc_now
+from codeframe.core.models import Run, RunKind, Task, utc_now
 from codeframe.core.workspace import Workspace
 
 _HELD: dict[str, RunLock] = {}
@@ -89,7 +89,7 @@ def unseen(workspace: Workspace, run: Run) -> str | None:
     """
     from codeframe.core.process_sweep import process_identity
 
-    if is_alive(workspace, run.id):
+    if run.kind is RunKind.MANUAL or is_alive(workspace, run.id):  # by hand there is no owner to live
         return None
     here, there = process_identity(), run.process
     if not there:

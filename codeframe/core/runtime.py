@@ -28,14 +28,12 @@ from codeframe.core.leftovers import (
     ENGINE,
     OPEN_START,
     baseline_run,
-    chain,
     close_open_call,
     history_of,
     snapshots_of,
     without_call,
 )
 from codeframe.core.models import (
-    BlockerStatus,
     ErrorClass,
     Leftover,
     Run,
@@ -299,10 +297,7 @@ class _Job:
         leftover = Leftover.PENDING if changed and not done else Leftover.NONE
         verification = report.status if report else ("unverified" if done else None)
         if report is not None and report.status == "failed":
-            self.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)  # engines have deleted it
-            (self.run_dir / continuing.FEEDBACK_FILE).write_text(
-                self.redactor.redact(report.feedback()), encoding="utf-8"
-            )
+            continuing.keep_feedback(self.run_dir, self.redactor.redact(report.feedback()))
         evidence = {
             "changed": changed,
             "notes": wrapper.notes if wrapper else [],
@@ -312,13 +307,10 @@ class _Job:
         }
         evidence = self.redactor.redact_all(evidence)
         with self.store.write():
-            earlier = chain(self.workspace, self.run)[:-1]
-            for run in earlier if done else ():
-                self.store.runs.update(run.id, leftover=Leftover.NONE)
-            if done or decided.run is RunStatus.BLOCKED:
-                for blocker in self.store.blockers.list(task_id=self.run.task_id):
-                    if blocker.status is not BlockerStatus.RESOLVED:
-                        self.store.blockers.resolve(blocker.id)
+            if done:
+                continuing.accept(self.workspace, self.run)
+            elif decided.run is RunStatus.BLOCKED:
+                continuing.settle_blockers(self.workspace, self.run)
             return self.store.runs.finish(
                 self.run.id, decided.run, decided.task, blocker=decided.blocker, leftover=leftover,
                 verification=verification, error=result.error, error_class=result.error_class,

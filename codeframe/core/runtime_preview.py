@@ -20,7 +20,15 @@ def preview(workspace: Workspace, planned: Plan) -> str:
         f"limits    {format_duration(options.timeout_s)} in all, "
         f"{format_duration(options.stall_timeout_s)} of silence, {corrections}",
         *(f"gate      {line}" for line in gates or ("none found: the result would be unverified",)),
+        f"trust     {trust_in_words(planned)}",
         f"snapshot  refs/codeframe/{workspace.id}/{planned.task.id}/… of {workspace.repo.toplevel}",
         "",
     ]
     return "\n".join(lines)
+
+
+def trust_in_words(planned: Plan) -> str:
+    """Whether a start would be refused for want of trust (rule 9.1)."""
+    if planned.untrusted is None:
+        return "nothing is missing"
+    return f"a start would ask first: {'; '.join(planned.untrusted.lines())} (cf trust)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from tests.kit.claude_runs import session, verdict, wrote
 from tests.kit.engines import Completed
 from tests.kit.repos import git_home, make_repo, repo
 from tests.kit.scenario import FakeEngine, call
+from tests.kit.trusting import runs_something, trust
 
 __all__ = ["git_home", "repo"]
 
@@ -26,6 +28,7 @@ class Cf:
         self, where: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         self.where = where
+        self.trusting = True  # what the test itself put there, before each command that would run it
         self._capsys = capsys
         self._monkeypatch = monkeypatch
 
@@ -33,6 +36,8 @@ class Cf:
         self._monkeypatch.chdir(where or self.where)
         self._monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
         self._capsys.readouterr()
+        if self.trusting and runs_something(args):
+            trust(where or self.where, os.environ)
         with pytest.raises(SystemExit) as ended:
             main(list(args))
         out, err = self._capsys.readouterr()

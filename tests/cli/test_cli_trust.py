@@ -42,7 +42,7 @@ def test_looking_runs_nothing_of_the_repository(cf: Cf, trapped: Path) -> None:
     cf("init", "--detect")
     task = cf.add("Fix test_a")
     for args in (
-        ["status"], ["tasks", "list"], ["tasks", "show", task], ["work", "start", task], ["work", "start", "--json"],
+        ["status"], ["tasks", "list"], ["tasks", "show", task], ["work", "start", "--json"], ["work", "start", task],
         ["work", "status"], ["work", "show", task], ["blocker", "list"], ["engines", "list"], ["gates", "list"],
         ["gates", "list", "--json"], ["config", "show"], ["prd", "show", "--all"],
     ):  # fmt: skip

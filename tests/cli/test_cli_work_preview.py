@@ -33,18 +33,16 @@ def state(cf: Cf) -> tuple[list[str], str, str, str, list[tuple[str, bytes]]]:
     return rows, git(cf.where, "for-each-ref"), git(cf.where, "status", "--porcelain"), "\n".join(kept), files
 
 
-def test_start_alone_prints_the_prompt_and_writes_nothing(cf: Cf) -> None:
+def test_start_alone_of_a_task_that_may_not_begin_prints_the_prompt_and_writes_nothing(cf: Cf) -> None:
     write(cf.where, {"dirty.txt": "uncommitted", "AGENTS.md": "Use tabs."})
     cf("prd", "add", "-", stdin=b"# A calculator\n")
     done = cf.add("Earlier")
     task = cf.add("Add a total", "--description", "In total.py", "--depends-on", done)
     before = state(cf)
-    said = cf("work", "start", task, "-m", "Mind the overflow")
+    said = cf("work", "start", task, "-m", "Mind the overflow", code=1)
     for part in ("Add a total", "In total.py", "A calculator", "Use tabs.", "Mind the overflow"):
         assert part in said.stdout
-    assert (
-        said.stderr == f"Nothing was started. To hand this to an engine: cf work start {task[:8]} --execute\n"
-    )
+    assert "depends on work that is not done" in said.stderr
     assert state(cf) == before
 
 
@@ -76,7 +74,17 @@ def test_dry_run_shows_the_whole_plan_and_writes_nothing(cf: Cf, on_path: FakeEn
     ):
         assert part in said
     plan = cf("work", "start", task, "--dry-run", "--execute", "--json", *options).json()["plan"]
-    assert list(plan) == ["engine", "engine_why", "kind", "options", "gates", "snapshot", "tree"]
+    assert list(plan) == [
+        "engine",
+        "engine_why",
+        "kind",
+        "options",
+        "gates",
+        "snapshot",
+        "tree",
+        "trusted",
+        "untrusted",
+    ]
     assert (plan["engine"], plan["engine_why"], plan["kind"]) == ("claude-code", "--engine", "start")
     assert (plan["options"]["timeout_s"], plan["options"]["model"]) == (900.0, "m1")
     assert plan["gates"] == [f"check: {sys.executable} --version"]

@@ -21,6 +21,8 @@ from typing import Any
 
 import pytest
 
+from tests.kit.trusting import runs_something, trust
+
 ROOT = Path(__file__).resolve().parents[2]
 ENGINES_BIN = ROOT / ".engines" / "node_modules" / ".bin"
 
@@ -81,12 +83,16 @@ def start_cf(
 ) -> subprocess.Popen[str]:
     """Start `cf ARGS` in a session of its own, for tests that signal it or look at it while it runs.
 
-    The pipes are the caller's to read (`communicate`). Its pid is its process group's too.
+    The pipes are the caller's to read (`communicate`). Its pid is its process group's too. What the test put
+    into the repository is trusted first, where the command would ask (rule 9.1).
     """
+    whole = clean_env() | dict(env or {})
+    if runs_something(args):
+        trust(cwd, whole)
     return subprocess.Popen(
         [*CF, *args],
         cwd=cwd,
-        env=clean_env() | dict(env or {}),
+        env=whole,
         stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -94,6 +94,17 @@ class ClaudeCodeAdapter(SubprocessAdapter):
     )
     install_hint: ClassVar[str] = "Install it: npm install -g @anthropic-ai/claude-code"
     login_hint: ClassVar[str] = "Run `claude` and type /login, or set ANTHROPIC_API_KEY"
+    # What it executes of a project (hooks; agents, commands and skills can bring hooks and shell lines of their
+    # own). The servers of .mcp.json it is told not to start.
+    project_config: ClassVar[tuple[str, ...]] = (
+        ".claude/settings.json",
+        ".claude/settings.local.json",
+        ".mcp.json",
+        ".claude/hooks",
+        ".claude/agents",
+        ".claude/commands",
+        ".claude/skills",
+    )
     # SIGINT is the only signal on which it ends its Bash children, which have sessions of their own.
     polite_signal: ClassVar[signal.Signals] = signal.SIGINT
     env_add: ClassVar[dict[str, str]] = {

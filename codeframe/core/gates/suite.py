@@ -59,6 +59,11 @@ class GateSuite:
         self._launches = itertools.count(1)
 
     @property
+    def gates(self) -> tuple[Gate, ...]:
+        """The gates, in the order they run."""
+        return self._gates
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The gates' names, in the order they run."""
         return tuple(gate.name for gate in self._gates)
@@ -78,8 +83,12 @@ class GateSuite:
         """Where gates are found rather than declared: one line for each that could be turned on."""
         return hints(self._root) if self._growing else []
 
-    def missing(self) -> tuple[Gate, ...]:
-        """Declared gates whose tool is not there."""
+    def missing(self, *, look: bool = False) -> tuple[Gate, ...]:
+        """Declared gates whose tool is not there. With `look` nothing of the project is run to find out: not
+        all that is missing shows then."""
+        if look:
+            project = Project.at(self._root)
+            return tuple(g for g in self._gates if g.declared and project.which(g.command[0]) is None)
         return tuple(
             gate
             for gate in self._gates

@@ -1,0 +1,234 @@
+"""Work by hand: `cf work start ID` opens it, `cf work verify ID` judges it like an engine's (rule 8.1)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from codeframe.core.models import Run
+from codeframe.core.store import Store
+from codeframe.core.workspace import find_workspace
+from tests.cli.conftest import Cf, refused
+from tests.kit.repos import git, write
+from tests.kit.scenario import FakeEngine
+
+# Red while a file `bad.txt` is there; the words name what is wrong.
+GATE = "[{name: check, command: [sh, -c, 'test ! -e bad.txt || { echo bad.txt is bad; exit 1; }']}]"
+
+
+@pytest.fixture
+def gated(cf: Cf) -> Cf:
+    cf("config", "set", "gates", GATE)
+    return cf
+
+
+def store(cf: Cf) -> Store:
+    return find_workspace(cf.where).store
+
+
+def latest(cf: Cf, task: str) -> Run:
+    run = store(cf).runs.latest(task)
+    assert run is not None
+    return run
+
+
+def status(cf: Cf, task: str) -> str:
+    return store(cf).tasks.get(task).status.value
+
+
+def opened(cf: Cf) -> str:
+    task = cf.add("Write it")
+    cf("work", "start", task)
+    return task
+
+
+def test_a_person_does_the_work_and_the_gates_verify_it(gated: Cf) -> None:
+    task = gated.add("Write it")
+    said = gated("work", "start", task)
+    assert "Write it" in said.stdout
+    for command in (f"cf work verify {task[:8]}", f"cf work stop {task[:8]}"):
+        assert command in said.stderr
+    run = latest(gated, task)
+    assert (run.engine, run.kind.value, status(gated, task)) == ("manual", "manual", "IN_PROGRESS")
+    write(gated.where, {"work.py": "x = 1\n"})
+    assert "+x = 1" in gated("work", "diff", task).stdout  # while it is open
+    done = gated("work", "verify", task)
+    assert done.stdout.startswith("COMPLETED, verified; by hand;")
+    assert status(gated, task) == "DONE"
+    assert "+x = 1" in gated("work", "diff", task).stdout
+    why = gated("work", "why", task).stdout
+    assert "created work.py" in why
+    assert "gate check: passed" in why
+    (evidence,) = gated("work", "why", task, "--json").json()["rounds"]
+    assert (evidence["reason"], evidence["changed"]) == ("by hand", 1)
+    gated("commit", "create")
+    assert git(gated.where, "show", "--format=%s", "--name-only") == "Write it\n\nwork.py"
+
+
+def test_red_gates_close_it_as_failed_and_the_next_verify_judges_what_was_mended(gated: Cf) -> None:
+    task = opened(gated)
+    write(gated.where, {"work.py": "x = 1\n", "bad.txt": ""})
+    said = gated("work", "verify", task, code=1)
+    assert said.stdout.startswith("FAILED (gates)")
+    assert "bad.txt is bad" in said.stdout
+    assert f"cf work verify {task[:8]}" in said.stdout
+    assert status(gated, task) == "FAILED"
+    gated("work", "verify", task, code=1)  # nothing was mended
+    (gated.where / "bad.txt").unlink()
+    assert "COMPLETED, verified" in gated("work", "verify", task).stdout
+    assert status(gated, task) == "DONE"
+    assert store(gated).runs.with_leftovers() == []
+    gated("work", "undo", task)
+    assert not (gated.where / "work.py").exists()
+
+
+def test_what_was_red_before_is_not_the_persons(gated: Cf) -> None:
+    write(gated.where, {"bad.txt": ""})
+    task = gated.add("Write it")
+    write(gated.where, {".codeframe/config.yaml": f"gates: {GATE}\n"})
+    gated("trust", "--yes")
+    assert "Running the gates once before you begin: check." in gated("work", "start", task).stderr
+    write(gated.where, {"work.py": "x = 1\n"})
+    said = gated("work", "verify", task)
+    assert "1 old failure left alone" in said.stderr
+
+
+def test_opening_runs_nothing_that_is_not_trusted(cf: Cf, tmp_path: Path) -> None:
+    cf.trusting = False
+    gates = [{"name": "check", "command": ["touch", str(tmp_path / "ran")]}]
+    write(cf.where, {".codeframe/config.yaml": json.dumps({"gates": gates})})
+    task = cf.add()
+    assert "The gates are not trusted (cf trust)" in cf("work", "start", task).stderr
+    write(cf.where, {"work.py": ""})
+    refused(cf("work", "verify", task, code=5), "gate check (new)", "cf trust --yes")
+    assert not (tmp_path / "ran").exists()
+    cf("trust", "--yes")
+    cf("work", "verify", task)
+    assert (tmp_path / "ran").exists()
+
+
+def test_without_a_change_there_is_nothing_to_verify_and_it_stays_open(gated: Cf) -> None:
+    task = opened(gated)
+    refused(gated("work", "verify", task, code=1), "Nothing has changed", f"cf work stop {task[:8]}")
+    assert status(gated, task) == "IN_PROGRESS"
+
+
+def test_a_commit_of_ones_own_is_a_change(gated: Cf) -> None:
+    task = opened(gated)
+    write(gated.where, {"work.py": "x = 1\n"})
+    git(gated.where, "add", "work.py")
+    git(gated.where, "commit", "-qm", "mine")
+    gated("work", "verify", task)
+    assert latest(gated, task).evidence["commits"]
+
+
+def test_stop_closes_it_and_keeps_the_work(gated: Cf) -> None:
+    task = opened(gated)
+    write(gated.where, {"work.py": "x = 1\n"})
+    assert f"cf work start {task[:8]}" in gated("work", "stop", task).stdout
+    assert (status(gated, task), latest(gated, task).status.value) == ("READY", "STOPPED")
+    assert (gated.where / "work.py").exists()
+    gated("work", "start", task)  # on with it
+    write(gated.where, {"more.py": ""})
+    gated("work", "verify", task)
+    gated("work", "undo", task)
+    assert git(gated.where, "status", "--porcelain") == ""
+
+
+def test_one_that_did_nothing_leaves_nothing_behind(gated: Cf) -> None:
+    gated("work", "stop", opened(gated))
+    opened(gated)
+
+
+def test_another_task_cannot_start_in_the_tree(
+    gated: Cf, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", engine.path())
+    task, other = opened(gated), gated.add("Other")
+    start = ["work", "start", other, "--execute", "--engine", "claude-code", "--keep"]
+    refused(
+        gated(*start, code=1),
+        "is being done by hand",
+        f"cf work verify {task[:8]}",
+        f"cf work stop {task[:8]}",
+    )
+    assert "is being done by hand" in gated("work", "start", other, code=1).stderr
+    assert status(gated, other) == "READY"
+    assert engine.invocations() == []
+
+
+def test_no_command_takes_it_for_a_crash(gated: Cf) -> None:
+    task = opened(gated)
+    for args in (
+        ["status"],
+        ["work", "status"],
+        ["work", "show", task],
+        ["work", "why", task],
+        ["tasks", "list"],
+    ):
+        assert "crash" not in (said := gated(*args)).stdout + said.stderr
+    assert f"cf work verify {task[:8]}" in gated("work", "status").stdout
+    refused(gated("work", "follow", task, code=1), "by hand", "cf work verify")
+    refused(gated("work", "undo", task, code=1), "is running", "cf work stop")
+    assert status(gated, task) == "IN_PROGRESS"
+
+
+def test_opening_it_again_shows_the_prompt_again(gated: Cf) -> None:
+    task = opened(gated)
+    run = latest(gated, task)
+    shown = gated("work", "start", task, "--json").json()
+    assert (shown["run"]["id"], shown["task"]["status"]) == (run.id, "IN_PROGRESS")
+
+
+def test_an_engine_takes_over_where_nothing_was_done(
+    gated: Cf, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", engine.path())
+    task = opened(gated)
+    start = ["work", "start", task, "--execute", "--engine", "claude-code"]
+    write(gated.where, {"work.py": ""})
+    refused(gated(*start, code=1), "is being done by hand", "cf work verify")
+    (gated.where / "work.py").unlink()
+    gated(*start)
+    assert status(gated, task) == "DONE"
+
+
+def test_a_retry_hands_failed_work_by_hand_to_an_engine(
+    gated: Cf, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", engine.path())
+    gated("config", "set", "engine", "claude-code")
+    task = opened(gated)
+    write(gated.where, {"bad.txt": ""})
+    gated("work", "verify", task, code=1)
+    gated("work", "retry", task, "--max-corrections", "0", code=1)
+    assert "bad.txt is bad" in engine.invocations()[0].stdin.decode()
+
+
+def test_verify_of_what_nobody_opened_is_refused(gated: Cf) -> None:
+    refused(gated("work", "verify", gated.add(), code=1), "not being done by hand", "cf work start")
+
+
+def test_no_gates_and_required_gates(cf: Cf) -> None:
+    task = opened(cf)
+    write(cf.where, {"work.py": ""})
+    assert "FAILED, unverified (gates)" in cf("work", "verify", task, "--require-gates", code=1).stdout
+    assert "COMPLETED, unverified" in cf("work", "verify", task, "--no-gates").stdout
+
+
+def test_it_belongs_to_its_working_tree(gated: Cf) -> None:
+    task = opened(gated)
+    tree = gated.where.with_name("tree")
+    git(gated.where, "worktree", "add", "-q", str(tree))
+    refused(gated("work", "verify", task, code=1, where=tree), f"in the working tree {gated.where}")
+    gated("work", "stop", task, "--force", where=tree)
+    assert status(gated, task) == "READY"
+
+
+def test_without_an_id_the_next_task_is_only_shown(gated: Cf) -> None:
+    task = gated.add("Next")
+    said = gated("work", "start")
+    assert "Nothing was started." in said.stderr
+    assert (status(gated, task), store(gated).runs.latest(task)) == ("READY", None)
