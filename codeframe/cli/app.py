@@ -40,6 +40,8 @@ COMMANDS = {
     "engines": "codeframe.cli.engines_commands",
     "gates": "codeframe.cli.gates_commands",
     "config": "codeframe.cli.config_commands",
+    "doctor": "codeframe.cli.doctor_command",
+    "deinit": "codeframe.cli.deinit_command",
     "demo": "codeframe.cli.demo_command",
 }
 ROOT_OPTIONS = ("-C", "--debug", "--version")

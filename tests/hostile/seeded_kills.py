@@ -151,7 +151,11 @@ class Scene:
         )
 
     def deadly_git(self, number: int, when: str, delay: float) -> None:
-        words = {"count": self.file("count"), "git": shutil.which("git"), "cf": f"$(cat '{self.file('pid')}')"}
+        words = {
+            "count": self.file("count"),
+            "git": shutil.which("git"),
+            "cf": f"$(cat '{self.file('pid')}')",
+        }
         deadly = self.stage.engine.bin / "git"
         deadly.write_text(DEADLY_GIT.format(**words, number=number, when=when, delay=f"{delay:.3f}"))
         deadly.chmod(0o755)
@@ -192,7 +196,8 @@ class Scene:
     # -- what has to hold ---------------------------------------------------------------------------
 
     def check(self, *, recovery_dies: bool, undo: bool, chosen: random.Random) -> None:
-        """The next command finds it; no process, no byte and no work is lost; the task can be finished."""
+        """The next command finds it; no process is left, no byte and no work is lost; the task can be
+        finished, and nothing is left to mend that cannot be mended."""
         stage, runs = self.stage, self.stage.workspace.store.runs
         stage.check_persons_work()
         if recovery_dies:
@@ -216,7 +221,8 @@ class Scene:
                 found = run.status.value, run.error_class, stage.status(self.task)
                 assert found == ("FAILED", "crashed", "READY"), found
                 self.finish(stage.cf("work", "resume", self.task.id))
-        self.check_doctor()
+        mended = stage.cf("doctor", "--fix")
+        assert (mended.exit_code, mended.stdout) == (0, "Nothing to mend.\n"), mended
         if undo:
             undone = stage.cf("work", "undo", self.task.id)
             assert undone.exit_code == 0, undone
@@ -228,9 +234,6 @@ class Scene:
         outcome = self.stage.outcome(self.task, said)
         outcome.expect(0, "COMPLETED", None, "DONE")
         outcome.check_work_kept("work.py", GOOD)
-
-    def check_doctor(self) -> None:
-        """Nothing is left that would have to be mended."""
 
 
 def report(hits: list[Hit]) -> str:
