@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,14 @@ class RunLock:
         _HELD.pop(self._run_id, None)
         for lease in self._leases:
             lease.release()
+
+    def discard(self) -> None:
+        """Free both for a run that came to nothing: the folder made for its lease goes as well."""
+        own = self._leases[0].path
+        own.unlink(missing_ok=True)  # still held, and nobody else has heard of this run
+        with suppress(OSError):
+            own.parent.rmdir()
+        self.release()
 
 
 def tree_lock_path(workspace: Workspace, run: Run | None = None) -> Path:
