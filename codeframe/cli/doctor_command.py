@@ -20,8 +20,8 @@ def doctor(
 
     Changes nothing without --fix. The exit status is 1 while there is something to mend.
     """
-    from codeframe.core.checkup import FIX, examine
-    from codeframe.core.errors import EXIT_FAILED, CodeFrameError
+    from codeframe.core.checkup import FIX, Checkup, examine
+    from codeframe.core.errors import EXIT_FAILED, CodeFrameError, UsageError
     from codeframe.core.run_lock import repository_reserved
 
     folder = folder_here()
@@ -35,7 +35,10 @@ def doctor(
                 except (CodeFrameError, OSError) as error:
                     note(str(error))
                     note(f"    {error.hint}" if isinstance(error, CodeFrameError) else "")
-        checkup = examine(folder)
+        try:
+            checkup = examine(folder)
+        except UsageError:  # there was only the rest of a workspace
+            checkup = Checkup([], [])
     if json:
         findings = [{"kind": f.kind, "problem": f.problem, "command": f.command, "fix": bool(f.mend)}
                     for f in checkup.findings]  # fmt: skip

@@ -12,7 +12,7 @@ from pathlib import Path
 from codeframe.core.config import CONFIG_DIR
 from codeframe.core.errors import CodeFrameError
 from codeframe.core.git import Git
-from codeframe.core.workspace import DATABASE, Workspace, remove_state, unregister
+from codeframe.core.workspace import DATABASE, Workspace, is_registered, remove_state, unregister
 
 # What CodeFrame itself writes into `.codeframe/`; a person's other files there stay.
 _OURS = ("config.yaml", "config.json")
@@ -46,8 +46,9 @@ def finish_removal(workspace: Workspace) -> None:
     """The steps after `unregister`; each may have been done before."""
     doomed = "".join(f"delete {ref}\n" for ref in _refs(workspace))
     Git(workspace.repo.toplevel).run("update-ref", "--stdin", stdin=doomed.encode())
-    for folder in _config_folders(workspace):
-        _remove_config(folder)
+    if not is_registered(workspace.repo, workspace.root):  # else somebody made a new one there meanwhile
+        for folder in _config_folders(workspace):
+            _remove_config(folder)
     remove_state(workspace)
 
 

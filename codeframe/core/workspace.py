@@ -171,6 +171,11 @@ def remove_state(workspace: Workspace) -> None:
         raise _not_writable(workspace.state_dir, error) from error
 
 
+def is_registered(repo: Repo, root: Path) -> bool:
+    """Whether this folder of the working tree is a workspace."""
+    return root.relative_to(repo.toplevel) in {folder for _, folder in _registered(repo)}
+
+
 def unregistered(repo: Repo) -> list[Path]:
     """State folders that no workspace has: of an `init` that was killed, or one whose entry was lost."""
     home = _state_home(repo)
