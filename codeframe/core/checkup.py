@@ -5,6 +5,7 @@ Looking changes nothing. A finding that can be mended without losing anything ca
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import shutil
@@ -15,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from codeframe.core.errors import CodeFrameError, UsageError
+from codeframe.core.errors import CodeFrameError, UsageError, how_to_write
 from codeframe.core.git import Git, Repo, discover, require_version
 from codeframe.core.lease import is_held, read_info
 from codeframe.core.leftovers import snapshots_of
@@ -68,6 +69,8 @@ def examine(folder: Path) -> Checkup:
     except CodeFrameError as error:
         return Checkup([*findings, _said("registration", error)], [], Workspace("", repo.toplevel, repo))
     findings += _permissions(workspace)
+    if unwritable := _unwritable(workspace.state_dir):
+        return Checkup([*findings, unwritable], [], workspace)  # SQLite cannot even read there
     if operation := snapshots_of(workspace).operation():
         findings.append(_said("operation", operation))
     damage = _database(workspace.state_dir / DATABASE)
@@ -129,6 +132,15 @@ def _permissions(workspace: Workspace) -> Iterator[Finding]:
                 "permissions", f"{folder} has the permissions {mode} instead of 700.", f"chmod 700 {place}",
                 partial(_close_to_others, folder),
             )  # fmt: skip
+
+
+def _unwritable(folder: Path) -> Finding | None:
+    if os.access(folder, os.W_OK | os.X_OK):
+        return None
+    if os.statvfs(folder).f_flag & os.ST_RDONLY:
+        hint = how_to_write(folder / DATABASE, OSError(errno.EROFS, ""))
+        return Finding("permissions", f"{folder} cannot be written.", hint)
+    return Finding("permissions", f"{folder} cannot be written.", f"chmod u+rwx {shlex.quote(str(folder))}")
 
 
 def _database(path: Path, *, mends: bool = True) -> list[Finding]:
