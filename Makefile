@@ -30,6 +30,9 @@ test-engines: $(STAMP) .engines/.installed ## drive the real CLIs against a scri
 test-real: $(STAMP) .engines/.installed ## repair a bug in a public project from the package index (slow)
 	@$(PY) -m pytest -m slow tests/engines/test_real_project.py
 
+test-chaos: $(STAMP) ## kill cf at a hundred seeded moments of a run (slow; CODEFRAME_CHAOS_SEED=N to repeat)
+	@$(PY) -m pytest -m slow tests/hostile/test_seeded_kills.py
+
 lint: $(STAMP) ## ruff, mypy --strict on core, import-linter
 	@.venv/bin/ruff check codeframe tests bench
 	@.venv/bin/ruff format --check codeframe tests bench
@@ -42,4 +45,4 @@ bench: $(STAMP) ## measure starts, runs, snapshots, streams, corrections; writes
 clean: ## remove what make made
 	@rm -rf .venv .engines .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help install demo test test-engines test-real lint bench clean
+.PHONY: help install demo test test-engines test-real test-chaos lint bench clean

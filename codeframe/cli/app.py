@@ -41,6 +41,8 @@ COMMANDS = {
     "gates": "codeframe.cli.gates_commands",
     "config": "codeframe.cli.config_commands",
     "trust": "codeframe.cli.trust_command",
+    "doctor": "codeframe.cli.doctor_command",
+    "deinit": "codeframe.cli.deinit_command",
     "demo": "codeframe.cli.demo_command",
 }
 ROOT_OPTIONS = ("-C", "--debug", "--version")
@@ -168,7 +170,7 @@ def _run(arguments: list[str], *, debug: bool) -> int:
             return fail(e.problem, e.hint, e.exit_code)
         if isinstance(e, OSError) and e.strerror:
             problem = f"{e.strerror}: {e.filename}." if e.filename else f"{e.strerror}."
-            if e.errno in (errno.ENOSPC, errno.EDQUOT):
+            if e.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
                 return fail(problem, how_to_write(Path(e.filename or "."), e), EXIT_FAILED)
         else:
             problem = f"Internal error: {type(e).__name__}: {e}."

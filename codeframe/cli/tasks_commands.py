@@ -235,6 +235,7 @@ def delete(
 
     The working tree is not touched.
     """
+    from codeframe.core.checkup import DELETED
     from codeframe.core.conversation import SESSIONS, forget
     from codeframe.core.errors import CodeFrameError
     from codeframe.core.leftovers import snapshots_of
@@ -252,8 +253,14 @@ def delete(
         )
     rounds = (round_ for run in runs for round_ in workspace.store.runs.rounds(run.id))
     sessions = {run.session_id for run in runs} | {round_.get("session_id") for round_ in rounds}
-    workspace.store.tasks.delete(task.id, force=force)
     # The row is gone first: a crash here leaves files and refs that nobody asks for, never a task without them.
+    # The event tells `cf doctor` that they were to go.
+    with workspace.store.write():
+        workspace.store.tasks.delete(task.id, force=force)
+        workspace.store.events.add(
+            DELETED, f"deleted {task.id[:8]} {task.title}",
+            metadata={"task": task.id, "runs": [run.id for run in runs]},
+        )  # fmt: skip
     snapshots_of(workspace).delete_task(task.id)
     import shutil
 

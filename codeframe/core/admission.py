@@ -105,7 +105,7 @@ def admit(workspace: Workspace, planned: Plan, request: Request) -> Run:
             session_id=_session_to_resume(planned), expect=_claimable(request.kind),
         )  # fmt: skip
     except BaseException:
-        lock.release()
+        lock.discard()
         raise
 
 

@@ -56,6 +56,9 @@ def how_to_write(path: Path, error: OSError) -> str:
     """What to type where `path` cannot be written."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"Make room there, then try again: df -h '{path.parent}'"
+    if error.errno == errno.EROFS:
+        disk = f"$(df -P '{path.parent}' | awk 'END {{print $NF}}')"
+        return f'Its disk is mounted read-only; type: sudo mount -o remount,rw "{disk}"'
     return f"Look at it: ls -la '{path.parent}'"
 
 

@@ -104,6 +104,14 @@ def find_marked(marker: str, *, prefix: bool = False) -> list[psutil.Process]:
     return _matching(lambda pid: needle in _environment(pid))
 
 
+def marked() -> Iterator[tuple[psutil.Process, str]]:
+    """Every live process that was started with a marker, whosever it is, and that. Never the calling process."""
+    needle = b"\0" + os.fsencode(f"{MARKER}=")
+    for process in _matching(lambda pid: needle in _environment(pid)):
+        marker = _environment(process.pid).partition(needle)[2].partition(b"\0")[0]
+        yield process, os.fsdecode(marker)
+
+
 def session_members(session_id: int) -> list[psutil.Process]:
     """Live processes of a session. Never the calling process."""
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from codeframe.core.errors import CodeFrameError
 from codeframe.core.lease import Lease, is_held, read_info
 from codeframe.core.models import Run, RunKind, Task, utc_now
-from codeframe.core.workspace import Workspace
+from codeframe.core.workspace import Workspace, registration_lock
 
 _HELD: dict[str, RunLock] = {}
 
@@ -32,6 +32,14 @@ class RunLock:
         _HELD.pop(self._run_id, None)
         for lease in self._leases:
             lease.release()
+
+    def discard(self) -> None:
+        """Free both for a run that came to nothing: the folder made for its lease goes as well."""
+        own = self._leases[0].path
+        own.unlink(missing_ok=True)  # still held, and nobody else has heard of this run
+        with suppress(OSError):
+            own.parent.rmdir()
+        self.release()
 
 
 def tree_lock_path(workspace: Workspace, run: Run | None = None) -> Path:
@@ -65,9 +73,9 @@ def lock_run(workspace: Workspace, run_id: str, task: Task) -> RunLock:
     return RunLock(run_id, tree, lease)
 
 
-def tree_busy(workspace: Workspace) -> CodeFrameError:
-    """The refusal for a second run in one tree, naming the first and what to type."""
-    holder = read_info(tree_lock_path(workspace))
+def tree_busy(workspace: Workspace, lock: Path | None = None) -> CodeFrameError:
+    """The refusal for a second run in one tree (of this `lock`), naming the first and what to type."""
+    holder = read_info(lock or tree_lock_path(workspace))
     task = str(holder.get("task", ""))
     title = f" “{holder['title']}”" if holder.get("title") else ""
     who = f"task {task[:8]}{title}" if task else "another command"
@@ -75,8 +83,9 @@ def tree_busy(workspace: Workspace) -> CodeFrameError:
     where = f" of the workspace {holder.get('root')}" if other else ""
     cf = f"cf -C {shlex.quote(str(holder.get('root')))}" if other else "cf"
     stop = f", or stop it: {cf} work stop {task[:8]}" if task else ""
+    tree = "This" if lock in (None, tree_lock_path(workspace)) else "Another"
     return CodeFrameError(
-        f"This working tree is in use by {who}{where}; a tree holds one run at a time.",
+        f"{tree} working tree is in use by {who}{where}; a tree holds one run at a time.",
         f"Wait until it ends ({cf} work status){stop}",
     )
 
@@ -143,3 +152,22 @@ def tree_reserved(workspace: Workspace, purpose: str) -> Iterator[None]:
         yield
     finally:
         tree.release()
+
+
+@contextmanager
+def repository_reserved(workspace: Workspace, purpose: str) -> Iterator[None]:
+    """Hold all locks of the repository: no run begins in any of its working trees, and no workspace is made.
+
+    Raises CodeFrameError naming the run that is there.
+    """
+    from codeframe.core.process_sweep import process_identity
+
+    paths = {tree_lock_path(workspace), registration_lock(workspace.repo)}
+    paths.update(workspace.locks_dir.glob("tree-*.lock"))
+    with ExitStack() as held:
+        for path in sorted(paths):
+            lease = Lease.acquire(path, {**process_identity(), "purpose": purpose})
+            if lease is None:
+                raise tree_busy(workspace, path)
+            held.enter_context(lease)
+        yield

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from codeframe.core.store import Store
 
 DATABASE = "state.db"
+_ENTRY = "workspace.json"
+_LEAVING = "removed.json"  # what the entry is called while the workspace is being removed
 _REGISTER_WAIT_S = 10.0
 _MAX_ENTRY_BYTES = 100_000
 
@@ -98,7 +100,7 @@ def init_workspace(path: Path, *, git_init: bool = False, nested: bool = False) 
     root = path.resolve()
     for folder in (_state_home(repo), _locks_dir(repo)):
         _make_private(folder)
-    lock = Lease.acquire(_locks_dir(repo) / "register.lock", {"pid": os.getpid()}, wait_s=_REGISTER_WAIT_S)
+    lock = Lease.acquire(registration_lock(repo), {"pid": os.getpid()}, wait_s=_REGISTER_WAIT_S)
     if lock is None:
         raise CodeFrameError("Another `cf init` is at work in this repository.", "Try again: cf init")
     with lock:
@@ -137,6 +139,50 @@ def find_workspace(path: Path) -> Workspace:
     return Workspace(id_, repo.toplevel / folder, repo)
 
 
+def leaving(repo: Repo) -> list[Workspace]:
+    """Workspaces whose removal was begun (see `unregister`) and not finished."""
+    return [Workspace(id_, repo.toplevel / folder, repo) for id_, folder in _registered(repo, _LEAVING)]
+
+
+def unregister(workspace: Workspace) -> None:
+    """The first step of a removal: from here on no command finds the workspace. Doing it again changes nothing."""
+    entry = workspace.state_dir / _ENTRY
+    try:
+        entry.rename(workspace.state_dir / _LEAVING)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise _not_writable(workspace.state_dir, error) from error
+
+
+def remove_state(workspace: Workspace) -> None:
+    """The last step: the state folder goes, and last of all what says that it is to go."""
+    import shutil
+
+    try:
+        for each in workspace.state_dir.iterdir():
+            if each.is_dir() and not each.is_symlink():
+                shutil.rmtree(each)
+            elif each.name != _LEAVING:
+                each.unlink()
+        (workspace.state_dir / _LEAVING).unlink(missing_ok=True)
+        workspace.state_dir.rmdir()
+    except OSError as error:
+        raise _not_writable(workspace.state_dir, error) from error
+
+
+def is_registered(repo: Repo, root: Path) -> bool:
+    """Whether this folder of the working tree is a workspace."""
+    return root.relative_to(repo.toplevel) in {folder for _, folder in _registered(repo)}
+
+
+def unregistered(repo: Repo) -> list[Path]:
+    """State folders that no workspace has: of an `init` that was killed, or one whose entry was lost."""
+    home = _state_home(repo)
+    folders = [folder for folder in sorted(home.glob("*/")) if folder != _locks_dir(repo)]
+    return [f for f in folders if not (f / _ENTRY).exists() and not (f / _LEAVING).exists()]
+
+
 def neighbours(workspace: Workspace) -> list[Workspace]:
     """The other workspaces of the repository that have been used, as seen from the same working tree."""
     repo = workspace.repo
@@ -148,6 +194,11 @@ def neighbours(workspace: Workspace) -> list[Workspace]:
     return [other for other in others if (other.state_dir / DATABASE).exists()]
 
 
+def registration_lock(repo: Repo) -> Path:
+    """Held while workspaces are made and removed."""
+    return _locks_dir(repo) / "register.lock"
+
+
 def _state_home(repo: Repo) -> Path:
     return repo.common_dir / "codeframe"
 
@@ -156,17 +207,18 @@ def _locks_dir(repo: Repo) -> Path:
     return _state_home(repo) / "locks"
 
 
-def _registered(repo: Repo) -> list[tuple[str, Path]]:
+def _registered(repo: Repo, entry_name: str = _ENTRY) -> list[tuple[str, Path]]:
     """(id, folder relative to the top of a working tree) of every workspace of the repository."""
     found = []
-    for file in sorted(_state_home(repo).glob("*/workspace.json")):
+    for file in sorted(_state_home(repo).glob(f"*/{entry_name}")):
         try:
             entry = json.loads(read_regular(file, _MAX_ENTRY_BYTES))
             found.append((str(entry["id"]), Path(entry["path"])))
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise CodeFrameError(
                 f"{file} is damaged or cannot be read.",
-                f'It should hold {{"id": "{file.parent.name}", "path": "."}} or another folder.',
+                f"Name its folder again, if it was not the top one: echo "
+                f'\'{{"id": "{file.parent.name}", "path": "."}}\' > {shlex.quote(str(file))}',
             ) from error
     return found
 
@@ -174,13 +226,13 @@ def _registered(repo: Repo) -> list[tuple[str, Path]]:
 def _register(repo: Repo, id_: str, place: Path) -> None:
     state_dir = _state_home(repo) / id_
     _make_private(state_dir)
-    fresh = state_dir / "workspace.json.new"
+    fresh = state_dir / f"{_ENTRY}.new"
     try:
         with fresh.open("w", encoding="utf-8") as file:
             json.dump({"id": id_, "path": place.as_posix()}, file)
             file.flush()
             os.fsync(file.fileno())
-        fresh.rename(state_dir / "workspace.json")
+        fresh.rename(state_dir / _ENTRY)
     except OSError as error:
         raise _not_writable(state_dir, error) from error
 

@@ -133,7 +133,7 @@ class Database:
             if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
                 raise CodeFrameError(
                     f"The database {self.path} is damaged ({error}).",
-                    f"Restore it from a backup, or begin a new one: mv '{self.path}' '{self.path}.damaged'",
+                    "Type: cf doctor --fix; it keeps the damaged file and recovers what can be read",
                 ) from error
             if extended == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY:
                 raise CodeFrameError(

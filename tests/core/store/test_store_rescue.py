@@ -1,0 +1,204 @@
+"""A damaged database: nothing of what can still be read is lost, and what is kept is whole."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from codeframe.core.errors import CodeFrameError
+from codeframe.core.models import RunStatus, TaskStatus
+from codeframe.core.store import Store
+from codeframe.core.store.rescue import rescue, trouble
+
+PAGE = 4096
+
+
+class Whole(bytes):
+    """The file of a database; hypothesis prints what a test is given."""
+
+    def __repr__(self) -> str:
+        return "Whole()"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state.db"
+
+
+def filled(path: Path) -> Store:
+    """80 tasks, every second one with a run of one round, a PRD and a run that is at work."""
+    store = Store(path)
+    with store.write():
+        store.prds.add("plan", "words " * 30)
+        for number in range(80):
+            task = store.tasks.add(f"t{number}", description="word " * 60)
+            if number % 2:
+                run = store.runs.claim(task.id, engine="e")
+                store.runs.add_round(run.id, 0, {"start": "a", "end": "b"})
+                if number != 79:
+                    store.runs.finish(run.id, RunStatus.COMPLETED, TaskStatus.DONE)
+    return store
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    """The file of such a database."""
+    store = filled(tmp_path_factory.mktemp("whole") / "state.db")
+    store.close()  # moves the log into the file
+    return Whole(store.path.read_bytes())
+
+
+def in_memory(raw: bytes) -> sqlite3.Connection:
+    """The database, told in its header that it has no log: memory has none."""
+    connection = sqlite3.connect(":memory:")
+    connection.deserialize(raw[:18] + b"\1\1" + raw[20:])
+    return connection
+
+
+def readable(raw: bytes) -> bool:
+    """Whether the list of tables, without which SQLite finds none, can be read."""
+    connection = in_memory(raw)
+    try:
+        connection.execute("SELECT sql FROM sqlite_master").fetchall()
+    except sqlite3.DatabaseError:
+        return False
+    finally:
+        connection.close()
+    return True
+
+
+def top_of(whole: bytes, name: str) -> slice:
+    """Where the first page of a table or an index is."""
+    connection = in_memory(whole)
+    root = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (name,)).fetchone()[0]
+    connection.close()
+    return slice((root - 1) * PAGE, root * PAGE)
+
+
+def check(path: Path) -> Store:
+    """Whole for SQLite and by rule 8.1, and of use."""
+    assert trouble(path) is None
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
+    connection.close()
+    store = Store(path)
+    working = {task.id for task in store.tasks.list() if task.status is TaskStatus.IN_PROGRESS}
+    assert working == {run.task_id for run in store.runs.running()}
+    for run in store.runs.list():
+        store.runs.rounds(run.id)
+        store.tasks.get(run.task_id)
+    store.tasks.add("one more")
+    return store
+
+
+def test_a_whole_database_has_no_trouble_and_looking_changes_nothing(path: Path, whole: Whole) -> None:
+    path.write_bytes(whole)
+    assert trouble(path) is None
+    assert path.read_bytes() == whole
+
+
+@settings(max_examples=25)
+@given(data=st.data())
+def test_pages_that_are_damaged_cost_no_more_than_what_is_on_them(
+    tmp_path_factory: pytest.TempPathFactory, whole: Whole, data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("damaged") / "state.db"
+    pages = st.integers(1, len(whole) // PAGE - 1)  # the first one is the schema's
+    raw = bytearray(whole)
+    for page in data.draw(st.lists(pages, min_size=1, max_size=3, unique=True)):
+        raw[page * PAGE : (page + 1) * PAGE] = data.draw(st.sampled_from([b"\xa5", b"\0"])) * PAGE
+    path.write_bytes(raw)
+    if trouble(path) is None:  # a page that nobody uses
+        return
+    if not readable(bytes(raw)):
+        with pytest.raises(CodeFrameError, match="Nothing can be read"):
+            rescue(path)
+        assert path.read_bytes() == raw
+        return
+    done = rescue(path)
+    assert done.aside.read_bytes() == raw
+    assert sum(done.kept.values()) > 0
+    store = check(path)
+    store.close()
+
+
+def test_a_damaged_index_costs_nothing(path: Path, whole: Whole) -> None:
+    raw = bytearray(whole)
+    raw[top_of(whole, "tasks_in_order")] = b"\xa5" * PAGE
+    path.write_bytes(raw)
+    assert trouble(path) is not None
+    done = rescue(path)
+    assert done.kept == {"tasks": 80, "runs": 40, "rounds": 40, "events": 79, "prds": 1}
+    assert done.damaged == ()
+    check(path)
+
+
+def test_runs_whose_task_is_lost_get_one_so_that_their_work_can_be_had(path: Path) -> None:
+    store = filled(path)
+    lost = store.runs.running()[0].task_id
+    store.close()
+    connection = sqlite3.connect(path)
+    connection.execute("DELETE FROM tasks WHERE id = ?", (lost,))
+    connection.commit()
+    connection.close()
+    rescue(path)
+    store = check(path)
+    assert store.tasks.get(lost).title.startswith("Recovered")
+
+
+def test_what_is_only_in_the_log_is_kept(path: Path) -> None:
+    store = filled(path)  # stays open: all of it is in the log
+    assert rescue(path).kept["tasks"] == 80
+    store.close()
+    assert check(path).tasks.count() == 81
+
+
+def test_nothing_readable_changes_nothing(path: Path) -> None:
+    path.write_bytes(b"no database " * 1000)
+    assert "not a database" in (trouble(path) or "")
+    with pytest.raises(CodeFrameError, match="Nothing can be read"):
+        rescue(path)
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from codeframe.core.store import rescue
+left = int(sys.argv[2])
+def trace(frame, event, arg):
+    global left
+    if not frame.f_code.co_filename.endswith("rescue.py"):
+        return None
+    if event == "line" and frame.f_code.co_name in ("_rescue", "_set_aside", "_beside", "_sync"):
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return trace
+sys.settrace(trace)
+rescue.rescue(Path(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("line", [5, 12, 25, 33, 38, 43])
+def test_kill_9_of_a_rescue_loses_nothing_and_the_next_one_finishes(
+    path: Path, whole: Whole, line: int
+) -> None:
+    raw = bytearray(whole)
+    raw[top_of(whole, "tasks_in_order")] = b"\xa5" * PAGE
+    path.write_bytes(raw)
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(path), str(line)], cwd=os.getcwd())
+    assert killed.returncode == -signal.SIGKILL
+    if trouble(path) is not None:
+        assert path.read_bytes() == raw
+        rescue(path)
+    assert check(path).tasks.count() == 81
+    assert any(each.read_bytes() == raw for each in path.parent.glob("state.db.damaged-*[0-9]"))
