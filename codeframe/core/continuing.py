@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 
-from codeframe.core.leftovers import chain
+from codeframe.core.adapters.integrity_check import ASKED, Before
+from codeframe.core.leftovers import baseline_run, chain
 from codeframe.core.models import BlockerStatus, Run, RunKind
 from codeframe.core.safe_read import read_regular
+from codeframe.core.snapshots import Snapshots
 from codeframe.core.workspace import Workspace
 
 FEEDBACK_FILE = "feedback.md"  # in a run's folder: its last failures as its engine was told them
@@ -51,6 +53,19 @@ def summary_before(workspace: Workspace, run: Run) -> str:
 def stands_on_work(workspace: Workspace, run: Run) -> bool:
     """Whether the tree holds what earlier runs of the chain changed."""
     return any(earlier.evidence.get("changed") for earlier in chain(workspace, run)[:-1])
+
+
+def checks_before(workspace: Workspace, snapshots: Snapshots, run: Run) -> Before:
+    """With what to compare the checks: as with the baseline, the first run whose work this one stands on."""
+    first, store = baseline_run(workspace, run), workspace.store
+    if first.id == run.id or first.base is None:
+        return Before()
+    earlier = [r for r in store.runs.list(task_id=run.task_id) if first.attempt <= r.attempt < run.attempt]
+    calls = [(call["start"], call["end"]) for each in earlier for call in store.runs.rounds(each.id)]
+    paths = {path for start, end in calls for path, _, _ in snapshots.compare(start, end)}
+    answered = {blocker.run_id for blocker in store.blockers.history(run.task_id) if blocker.answer}
+    accepted = {key for each in earlier if each.id in answered for key in each.evidence.get(ASKED, ())}
+    return Before(first.base, frozenset(paths), frozenset(accepted))
 
 
 def session_model(workspace: Workspace, run: Run) -> str | None:
