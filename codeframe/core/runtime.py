@@ -177,7 +177,12 @@ class _Job:
         first = baseline_run(self.workspace, self.run)
         if first.id != self.run.id and first.base is not None:
             return suite.cached_baseline(self.snapshots.load(first.base).tree), base
-        self._say("Running the gates once before the engine starts: " + ", ".join(suite.names) + ".")
+        known = suite.cached_baseline(base.tree) or {}
+        to_run = [name for name in suite.names if name not in known]
+        if not to_run:
+            self._say("The gates ran on this very tree before; what they said then is the baseline.")
+            return known, base
+        self._say(f"Running the gates once before the engine starts: {', '.join(to_run)}.")
         results = suite.baseline(
             base.tree, self.run_dir / "gates-base", marker=f"{self.run.id}/gates-base",
             cancel=self.stop.event, timeout_s=self._left_s(),
