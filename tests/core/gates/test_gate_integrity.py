@@ -133,6 +133,18 @@ def test_a_test_file_renamed_so_that_nobody_collects_it() -> None:
     assert each.words == "test_add: not collected any more"
 
 
+def test_a_helper_of_the_same_name_in_another_file_is_another_one() -> None:
+    plain = "def check(a, b):\n    print(a, b)\n\ndef test_print():\n    check(1, 2)\n"
+    assert told(("tests/test_a.py", HELPED, HELPED + "\n"), ("tests/test_b.py", None, plain)) == ()
+
+
+def test_a_helper_in_another_file_that_checks_less_is_one_finding() -> None:
+    helper, test = HELPED.split("\n\n")
+    hollow = "def check(a, b):\n    pass\n"
+    lines = told(("tests/helpers.py", helper, hollow), ("tests/test_a.py", test, test.replace("3", "4")))
+    assert [(each.path, each.words.partition(",")[0]) for each in lines] == [("tests/helpers.py", "check()")]
+
+
 _BODIES = (
     "assert f(1) == 2",
     "with pytest.raises(ValueError):\n    f(0)",
@@ -284,6 +296,7 @@ def test_changed_configuration_is_told_as_key_before_and_after(
         ("package.json", '{"version": "1"}', '{"version": "2"}'),
         ("CODEFRAME.md", "---\nengine: a\n---\ntext\n", "---\nengine: b\n---\nmore\n"),
         ("conftest.py", "", "import pytest\n\n@pytest.fixture\ndef one():\n    return 1\n"),
+        ("pytest.ini", "[pytest]\nmarkers = a\n", "[pytest]\nmarkers = b\n"),
     ],
 )  # fmt: skip
 def test_other_or_stricter_configuration_is_no_finding(path: str, before: str, after: str) -> None:

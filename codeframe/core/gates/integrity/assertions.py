@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -129,42 +129,21 @@ def cases(decorators: Iterable[ast.expr], constants: Mapping[str, ast.expr]) -> 
 
 
 class Measure:
-    """Measures functions of one state of the tests. `helpers` are functions that tests may call, by name;
-    `constants` lists of the module; a helper in `floors` counts at least as much as that."""
+    """Measures functions of one file. `helper` gives what a function that tests call checks, None for none of
+    that name; `constants` are the lists of the module."""
 
-    def __init__(
-        self,
-        helpers: Mapping[str, Function],
-        constants: Mapping[str, ast.expr],
-        floors: Mapping[str, Strength] | None = None,
-    ) -> None:
-        self._helpers = helpers
+    def __init__(self, helper: Callable[[str], Strength | None], constants: Mapping[str, ast.expr]) -> None:
+        self._helper = helper
         self._constants = constants
-        self._floors = floors or {}
-        self._known: dict[str, Strength] = {}
+        self._nested: frozenset[str] = frozenset()
 
     def of(self, function: Function) -> Strength:
         """What `function` checks, with the helpers it calls."""
         strength = Strength()
-        self._nested = {
-            n.name: n
-            for n in ast.walk(function)
-            if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef) and n is not function
-        }
+        inner = (n for n in ast.walk(function) if isinstance(n, Function) and n is not function)
+        self._nested = frozenset(node.name for node in inner)  # counted where they stand
         self._walk(function.body, strength, 1, "")
         return strength
-
-    def _helper(self, name: str) -> Strength | None:
-        if name not in self._helpers:
-            return None
-        if name not in self._known:
-            self._known[name] = Strength()  # one that calls itself counts once
-            mine = Measure(self._helpers, self._constants, self._floors)
-            mine._known = self._known
-            own = mine.of(self._helpers[name])
-            floor = self._floors.get(name)
-            self._known[name] = floor if floor is not None and floor.checks > own.checks else own
-        return self._known[name]
 
     def _walk(self, body: Iterable[ast.stmt], to: Strength, weight: int, void: str) -> None:
         for statement in body:

@@ -34,6 +34,8 @@ _MAX_PER_FILE = 20
 _EXCEPTIONS = re.compile(r"(?:^|\.|-|_)(?:ignore|exclude|omit|deselect|disable|per-file-ignores)")
 _DEMANDS = re.compile(r"(?:^|\.|-|_)(?:select|testpaths|fail_under|fail-under|enable|enable_error_code)$")
 
+_HARMLESS = re.compile(r"(?:^|\.)(?:markers|minversion)$")
+
 
 class _Kind(NamedTuple):
     """Files by name, how they are read, and which of their keys count (all where None)."""
@@ -83,7 +85,7 @@ def _words(pair: Pair) -> Iterator[str]:
         for key in sorted(mine.keys() | its.keys()):
             if key not in mine or key not in its or mine[key] != its[key]:
                 old, new = mine.get(key, _NOTHING), its.get(key, _NOTHING)
-                if not _stricter(key, old, new):
+                if not (_HARMLESS.search(key) or _stricter(key, old, new)):
                     yield f"{key}: {_difference(old, new)}"
 
 

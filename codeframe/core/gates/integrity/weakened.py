@@ -53,20 +53,17 @@ def findings(pairs: Sequence[Pair]) -> list[Finding]:
         if was is not None and now is not None:
             before.add(was)
             after.add(now)
-    floors = before.helpers_strength()
     found: list[Finding] = []
+    # A helper that checks less is one finding, not one for each test that calls it.
+    for key, helper in after.helpers.items():
+        if key in before.helpers and after.strength(key).checks < (was_so := before.strength(key)).checks:
+            left = _assertions(after.strength(key).checks)
+            words = f"{helper.last}(), which tests call, has {left} instead of {was_so.checks}"
+            found.append(Finding(TEST, helper.path, helper.function.lineno, words))
+            after.known[key] = was_so
     for old, new in _matched(before.tests, after.tests):
         if old.collected:
-            found += _compared(old, new, before.measure(old), after.measure(new, floors) if new else None)
-    helpers = after.helpers_strength()
-    for name, stronger in floors.items():
-        weaker = helpers.get(name)
-        if weaker is not None and weaker.checks < stronger.checks:
-            line = after.helpers[name].lineno
-            words = (
-                f"{name}(), which tests call, has {_assertions(weaker.checks)} instead of {stronger.checks}"
-            )
-            found.append(Finding(TEST, after.where[name], line, words))
+            found += _compared(old, new, before.measure(old), after.measure(new) if new else None)
     return found
 
 
@@ -99,41 +96,46 @@ class _File:
 
 
 class _State:
-    """All files at one time."""
+    """All files at one time. Keys are (path, name within the file)."""
 
     def __init__(self) -> None:
         self.tests: dict[tuple[str, str], _Test] = {}
-        self.helpers: dict[str, Function] = {}
-        self.where: dict[str, str] = {}
+        self.helpers: dict[tuple[str, str], _Test] = {}
+        self.known: dict[tuple[str, str], Strength] = {}
+        self._named: dict[str, list[tuple[str, str]]] = {}
         self._constants: dict[str, dict[str, ast.expr]] = {}
 
     def add(self, file: _File) -> None:
         """Take in one file."""
         self._constants[file.path] = file.constants
         for test in file.functions.values():
-            self.tests[file.path, test.name] = test
-            if not test.collected and not test.last.startswith("test"):
-                self.helpers[test.last] = test.function
-                self.where[test.last] = test.path
+            key = file.path, test.name
+            self.tests[key] = test
+            if not test.last.startswith("test"):
+                self.helpers[key] = test
+                self._named.setdefault(test.last, []).append(key)
 
-    def cases(self, test: _Test) -> int | None:
-        """How often it runs."""
-        return cases(test.decorators, self._constants[test.path])
+    def strength(self, key: tuple[str, str]) -> Strength:
+        """What a helper checks."""
+        if key not in self.known:
+            self.known[key] = Strength()  # one that calls itself counts once
+            self.known[key] = self._of(self.helpers[key])
+        return self.known[key]
 
-    def measure(
-        self, test: _Test, floors: Mapping[str, Strength] | None = None
-    ) -> tuple[Strength, int | None]:
-        """What it checks each time, and how often it runs."""
-        strength = Measure(self.helpers, self._constants[test.path], floors).of(test.function)
+    def measure(self, test: _Test) -> tuple[Strength, int | None]:
+        """What a test checks each time, and how often it runs (None: not known)."""
+        strength = self._of(test)
         strength.skips.update(name for each in test.decorators if (name := name_of(each)) in SKIPS)
-        return strength, self.cases(test)
+        return strength, cases(test.decorators, self._constants[test.path])
 
-    def helpers_strength(self) -> dict[str, Strength]:
-        """What each helper checks."""
-        return {
-            name: Measure(self.helpers, self._constants[self.where[name]]).of(function)
-            for name, function in self.helpers.items()
-        }
+    def _of(self, test: _Test) -> Strength:
+        def helper(name: str) -> Strength | None:
+            keys = self._named.get(name, [])
+            here = [key for key in keys if key[0] == test.path]
+            # Whose it is cannot be told without running: the one that checks most.
+            return max(map(self.strength, here or keys), key=lambda each: each.checks, default=None)
+
+        return Measure(helper, self._constants[test.path]).of(test.function)
 
 
 def _compared(
