@@ -155,6 +155,9 @@ def why(task_id: str = ID, run: str | None = RUN, json: bool = JSON) -> None:
                 say(f"    failed before the run, too: {failure['title']}")
             if gate["blocking"] and gate["output"]:
                 say(f"    whole output: {gate['output']}")
+        for row in r.get("integrity") or ():
+            where = f"{row['path']}:{row['line']}" if row["line"] else row["path"]
+            say(f"  check changed: {where}: {row['words']}")
     for line in chosen.evidence.get("notes", []):
         say(f"Note: {line}")
     if chosen.evidence.get("stopped_by"):

@@ -36,6 +36,7 @@ class EnvironmentConfig:
     gates: list[dict[str, Any]] | None = None
     require_gates: bool = False
     strict: bool = False
+    integrity: str = "report"
     timeout: str | int | float | None = None
     stall_timeout: str | int | float | None = None
     max_corrections: int = 3
@@ -290,6 +291,7 @@ _EXAMPLES: Mapping[str, str] = {
     "gates": f"'{_GATES_EXAMPLE}'",
     "require_gates": "true",
     "strict": "true",
+    "integrity": "block",
     "timeout": "1h",
     "stall_timeout": "10m",
     "max_corrections": "3",
@@ -394,6 +396,7 @@ _CHECK: Mapping[str, Callable[[Any], str]] = {
     "gates": _gates,
     "require_gates": _boolean,
     "strict": _boolean,
+    "integrity": _one_of("report", "block"),
     "timeout": _duration,
     "stall_timeout": _duration,
     "max_corrections": _whole_number,

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from codeframe.core.leftovers import chain
+from codeframe.core.adapters.integrity_check import ASKED, Before
+from codeframe.core.leftovers import baseline_run, chain
 from codeframe.core.models import BlockerStatus, Leftover, Run, RunKind
 from codeframe.core.safe_read import read_regular
+from codeframe.core.snapshots import Snapshots
 from codeframe.core.workspace import Workspace
 
 FEEDBACK_FILE = "feedback.md"  # in a run's folder: its last failures as its engine was told them
@@ -72,6 +74,19 @@ def keep_feedback(run_dir: Path, text: str) -> None:
     """Keep what the gates said for the next run of the task (see `previous_errors`)."""
     run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)  # engines have deleted it
     (run_dir / FEEDBACK_FILE).write_text(text, encoding="utf-8")
+
+
+def checks_before(workspace: Workspace, snapshots: Snapshots, run: Run) -> Before:
+    """With what to compare the checks: as with the baseline, the first run whose work this one stands on."""
+    first, store = baseline_run(workspace, run), workspace.store
+    if first.id == run.id or first.base is None:
+        return Before()
+    earlier = [r for r in store.runs.list(task_id=run.task_id) if first.attempt <= r.attempt < run.attempt]
+    calls = [(call["start"], call["end"]) for each in earlier for call in store.runs.rounds(each.id)]
+    paths = {path for start, end in calls for path, _, _ in snapshots.compare(start, end)}
+    answered = {blocker.run_id for blocker in store.blockers.history(run.task_id) if blocker.answer}
+    accepted = {key for each in earlier if each.id in answered for key in each.evidence.get(ASKED, ())}
+    return Before(first.base, frozenset(paths), frozenset(accepted))
 
 
 def session_model(workspace: Workspace, run: Run) -> str | None:

@@ -25,6 +25,7 @@ class RunOptions(NamedTuple):
     stall_timeout_s: float = DEFAULT_STALL_TIMEOUT_S
     max_corrections: int = 3
     strict: bool = False
+    integrity: str = "report"
     require_gates: bool = False
     no_gates: bool = False
     stall_action: str = "blocker"
@@ -54,12 +55,14 @@ class RunOptions(NamedTuple):
             "stall_timeout_s": config.stall_timeout_s,
             "max_corrections": config.max_corrections,
             "strict": config.strict,
+            "integrity": config.integrity,
             "require_gates": config.require_gates,
             "stall_action": config.stall_action,
             "autonomy": config.autonomy,
             "network": config.network,
         }
-        saved = {**before.options, "note": None} if before is not None else {}
+        # `integrity` cannot be typed: what is configured now holds.
+        saved = {**before.options, "note": None, "integrity": None} if before is not None else {}
         if before is not None and (spent := spent_limit(before)) and spent in saved:
             saved[spent] = max(saved[spent], configured[spent] or cls._field_defaults[spent])
         chosen: dict[str, Any] = {}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from codeframe.core import config as configuration
 from codeframe.core import continuing, verdict
 from codeframe.core.adapters.gate_check import in_words
+from codeframe.core.adapters.integrity_check import IntegrityCheck
 from codeframe.core.adapters.rounds import RoundRecord
 from codeframe.core.adapters.verification_wrapper import Policy, VerificationWrapper
 from codeframe.core.admission import gate_suite
@@ -100,6 +101,7 @@ class _Job:
         self._log: RunLog | None = None
         self._deadline = time.monotonic() + self.options.timeout_s  # covers gates and all rounds (rule 4.7)
         self.wrapper: VerificationWrapper | None = None
+        self.integrity: IntegrityCheck | None = None
 
     def execute(self) -> Run:
         """pack -> base snapshot -> baseline -> wrapper -> verdict."""
@@ -177,7 +179,12 @@ class _Job:
         first = baseline_run(self.workspace, self.run)
         if first.id != self.run.id and first.base is not None:
             return suite.cached_baseline(self.snapshots.load(first.base).tree), base
-        self._say("Running the gates once before the engine starts: " + ", ".join(suite.names) + ".")
+        known = suite.cached_baseline(base.tree) or {}
+        to_run = [name for name in suite.names if name not in known]
+        if not to_run:
+            self._say("The gates ran on this very tree before; what they said then is the baseline.")
+            return known, base
+        self._say(f"Running the gates once before the engine starts: {', '.join(to_run)}.")
         results = suite.baseline(
             base.tree, self.run_dir / "gates-base", marker=f"{self.run.id}/gates-base",
             cancel=self.stop.event, timeout_s=self._left_s(),
@@ -193,11 +200,16 @@ class _Job:
         start: Snapshot,
     ) -> VerificationWrapper:  # fmt: skip
         options, here = self.options, (self.workspace, self.run)
+        if suite is not None:
+            before = continuing.checks_before(self.workspace, self.snapshots, self.run)
+            self.integrity = IntegrityCheck(
+                self.snapshots, self.workspace.root, self.redactor.redact, before, policy=options.integrity
+            )
         return VerificationWrapper(
             adapter, snapshots=self.snapshots, gates=suite, baseline=baseline,
             policy=Policy(options.max_corrections, options.require_gates, options.stall_action, options.backoff_s),
             new_session=lambda: str(uuid.uuid4()), recorder=self, redactor=self.redactor, start=start,
-            opening=continuing.opening(*here, self.options.note), history=self.history,
+            opening=continuing.opening(*here, self.options.note), history=self.history, integrity=self.integrity,
             changed_before=continuing.stands_on_work(*here), summary_before=continuing.summary_before(*here),
         )  # fmt: skip
 
@@ -304,6 +316,7 @@ class _Job:
             "gates": report.to_evidence() if report else None,
             "stopped_by": self.stop.reason,
             "commits": [c for r in rounds for c in r.commits],
+            **(self.integrity.evidence(asked=bool(wrapper and wrapper.asked)) if self.integrity else {}),
         }
         evidence = self.redactor.redact_all(evidence)
         with self.store.write():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.hostile.stage import Stage, prompt_text
 from tests.kit.claude_runs import api_failed, ran, session, unknown_session, verdict, wrote
-from tests.kit.repos import write
+from tests.kit.repos import git, write
 from tests.kit.scenario import call, delete
 
 TEST_ADD = "from calc import add\n\n\ndef test_add():\n    assert add(2, 3) == 5\n"
@@ -206,3 +206,21 @@ def test_the_first_tests_of_a_project_count_although_no_gate_was_found_before(tm
     outcome.expect(0, "COMPLETED", None, "DONE")
     assert len(stage.engine.invocations()) == 2
     assert "test_calc.py::test_add" in prompt_text(stage.engine.invocations()[1].stdin)
+
+
+def test_a_task_on_the_tree_that_was_verified_runs_no_gates_before_its_engine(
+    stage: Stage, tmp_path: Path
+) -> None:
+    runs = tmp_path / "runs"
+    stage.gate(f"echo x >> {runs}; test ! -e bad.py")
+    stage.engine.calls(*(call(session(wrote(f"work{n}.py", "x = 1\n"), verdict("done"))) for n in range(2)))
+    first = stage.start(stage.task(), gates=True)
+    assert "Running the gates once before the engine starts: check." in first.told
+    assert runs.read_text().count("x") == 2
+    git(stage.repo, "add", "work0.py")
+    git(stage.repo, "commit", "-qm", "the work")
+    second = stage.start(stage.task(), gates=True)
+    second.expect(0, "COMPLETED", None, "DONE")
+    assert second.run.verification == "verified"
+    assert "before the engine starts" not in second.told
+    assert runs.read_text().count("x") == 3

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from codeframe.core.models import ErrorClass
+
+_LISTED = 50
 
 NO_CHANGE = (
     "You reported success, but no file of the repository changed. If the task really needs a change, make it now. "
@@ -11,18 +15,29 @@ NO_CHANGE = (
 )
 
 
-def correction(feedback: str, left: int, changed: str = "") -> str:
-    """The prompt of a correction round: the failures in `feedback`, that `left` more rounds remain, and what
-    the gates `changed` in the tree, if anything."""
+def correction(feedback: str, left: int, changed: str = "", weaker: Sequence[str] = ()) -> str:
+    """The prompt of a correction round: the failures in `feedback` ("" for none), that `left` more rounds remain,
+    what the gates `changed` in the tree, and what the engine did to the checks themselves (`weaker`), a line each."""
     more = (
         "This is the last round."
         if left == 0
         else f"After this, {left} more round{'s' if left > 1 else ''} remain."
     )
     note = f"Running the checks changed files in the tree: {changed}.\n\n" if changed else ""
+    words = ""
+    if weaker:
+        listed = "\n".join(f"- {line}" for line in weaker[:_LISTED])
+        more_listed = f"\n- and {len(weaker) - _LISTED} more" if len(weaker) > _LISTED else ""
+        words = (
+            "Your work changed the checks themselves. Restore each of these as it was; where the task itself asks for "
+            f"the change, leave it and say why in your summary:\n{listed}{more_listed}\n"
+        )
+    if not feedback:
+        return f"The checks ran on your work and pass, but it is not accepted yet. {more}\n\n{note}{words}"
+    told = f"{feedback.rstrip()}\n\n{words}" if words else feedback
     return (
         "The checks ran on your work and it does not pass yet. Fix what is listed below, in the code rather than by "
-        f"weakening the checks. Do not delete, skip or loosen tests. {more}\n\n{note}{feedback}"
+        f"weakening the checks. Do not delete, skip or loosen tests. {more}\n\n{note}{told}"
     )
 
 

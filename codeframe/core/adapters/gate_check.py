@@ -69,11 +69,13 @@ class GateCheck:
             if self._gates.names
             else "No gates to run."
         )
-        report, left = check(end)
+        checked, (report, left) = end, check(end)
         if _disturbed(self._changes(end, left)) and not self._cancel.is_set() and left_s() > 0:
             self._say("They changed what they checked; running them once more.")
-            first, (report, left) = left, check(left)
-            report = replace(report, unstable=self._unstable(first, left, frozenset(engines)))
+            checked, (report, left) = left, check(left)
+            report = replace(report, unstable=self._unstable(checked, left, frozenset(engines)))
+        if left is checked and not self._cancel.is_set():
+            self._gates.keep(left.tree, report)
         return Checked(report, left, self._changes(end, left))
 
     def _changes(self, before: Snapshot, after: Snapshot) -> tuple[FileChange, ...]:

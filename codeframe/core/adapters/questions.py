@@ -35,3 +35,11 @@ def tests_gone(tests: Sequence[str]) -> str:
         f"The engine removed or disabled {len(tests)} test{'s' if len(tests) != 1 else ''} that passed before: "
         f"{listed}. Is that wanted?"
     )
+
+
+def checks_changed(lines: Sequence[str]) -> str:
+    """The gates pass, and what blocks is what the engine did to the checks; `lines` say what, one each."""
+    listed = "; ".join(lines[:_LISTED]) + (
+        f"; and {len(lines) - _LISTED} more" if len(lines) > _LISTED else ""
+    )
+    return f"The gates pass, but the engine changed the checks themselves: {listed}. Is that wanted?"

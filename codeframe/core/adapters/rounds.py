@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from codeframe.core.agent_adapter import AgentResult
 from codeframe.core.models import TokenUsage
 from codeframe.core.snapshots import FileChange, in_short
 
+if TYPE_CHECKING:
+    from codeframe.core.gates.integrity import Finding
+
+FINDINGS_IN_EVIDENCE = 200
+
 
 class RoundRecord(NamedTuple):
     """The evidence of one engine call: the snapshots around it, how it ended, what the gates said after it.
 
-    `gates_end` is the snapshot after the gates where they changed anything, `gates_changes` what they did.
+    `gates_end` is the snapshot after the gates where they changed anything, `gates_changes` what they did;
+    `weaker` is what the run's calls so far did to the checks themselves (rule 6.5).
     """
 
     round: int
@@ -27,6 +33,7 @@ class RoundRecord(NamedTuple):
     moved: tuple[str, ...] = ()  # lines of `History.moved`
     gates_end: str | None = None
     gates_changes: tuple[FileChange, ...] = ()
+    weaker: tuple[Finding, ...] = ()
 
     @property
     def left(self) -> str:
@@ -64,6 +71,7 @@ class RoundRecord(NamedTuple):
             "gates": self.gates,
             "gates_end": self.gates_end,
             "gates_changed": in_short(self.gates_changes),
+            "integrity": [each._asdict() for each in self.weaker[:FINDINGS_IN_EVIDENCE]],
         }
 
 

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from codeframe.core.adapters import followups, questions
+from codeframe.core.adapters import endings, followups, questions
 from codeframe.core.adapters.event_stream import EventStream
 from codeframe.core.adapters.gate_check import Checked, GateCheck, in_words
+from codeframe.core.adapters.integrity_check import IntegrityCheck
 from codeframe.core.adapters.rounds import Recorder, RoundRecord
 from codeframe.core.agent_adapter import (
     DEFAULT_TIMEOUT_MS,
@@ -95,12 +96,14 @@ class VerificationWrapper:
         summary_before: str = "",
         start: Snapshot | None = None,
         history: History | None = None,
+        integrity: IntegrityCheck | None = None,
     ) -> None:
         """`opening` is said first where the session of an earlier run goes on, in place of the whole prompt.
 
         `changed_before` says that an earlier run of the same work already changed something,
         `summary_before` is what that run said last. `start` is a snapshot to begin with, where nothing
         has run in the tree since. `history` tells what became of branches and the like; it has begun.
+        `integrity` looks at what became of the checks themselves wherever gates run.
         """
         self._inner = inner
         self._snapshots = snapshots
@@ -113,6 +116,7 @@ class VerificationWrapper:
         self._summary_before = summary_before
         self._start = start
         self._history = history
+        self._integrity = integrity
         self._events = EventStream()
         self._cancel = threading.Event()
         self._gates = (
@@ -121,6 +125,7 @@ class VerificationWrapper:
         self._capabilities: Capabilities = getattr(type(inner), "capabilities", Capabilities())
         self.rounds: list[RoundRecord] = []
         self.report: GateReport | None = None
+        self.asked = False
         self.notes: list[str] = []
 
     @property
@@ -166,7 +171,7 @@ class VerificationWrapper:
         prompt, reason = p.task_prompt, "first"
         if p.context.resume_session and self._opening is not None:
             prompt = self._opening
-        told_no_change = False
+        told_no_change = told_weaker = False
         last_failure: tuple[object, ...] | None = None
         while True:
             result, end = self._engine_call(p, workspace, prompt, reason)
@@ -181,7 +186,7 @@ class VerificationWrapper:
                 if question is not None:
                     return self._ask(p, result, question)
                 if told_no_change:
-                    return self._no_change(p, result)
+                    return self._final(p, endings.no_change(result))
                 told_no_change = True
                 self._say("The engine reported success but changed nothing; telling it so.")
                 p.round += 1
@@ -192,22 +197,29 @@ class VerificationWrapper:
             report, left, gates_changes = self._check(p, self._gates, end)
             if self._cancel.is_set() or p.left_s <= 0:
                 return self._cut_short(p, result)
+            weaker = self._integrity.open if self._integrity else ()
+            more = p.round < self._policy.max_corrections
             if report.status != "failed":
-                return self._passed(p, result, report)
-            failure = (report.signature(), end.tree, *(each.mark for each in end.left_out))
-            if p.round >= self._policy.max_corrections or failure == last_failure:
-                return self._gates_failed(p, result, report, stuck=failure == last_failure)
-            last_failure = failure
+                if not weaker:
+                    return self._passed(p, result, report)
+                if told_weaker or not more:
+                    return self._ask_whether_wanted(p, result)
+            else:
+                failure = (report.signature(), end.tree, *(each.mark for each in end.left_out))
+                if not more or failure == last_failure:
+                    return self._gates_failed(p, result, report, stuck=failure == last_failure)
+                last_failure = failure
+            told_weaker = told_weaker or bool(weaker)
             p.round += 1
             to_go = self._policy.max_corrections - p.round
             changed = in_words(gates_changes) if gates_changes else ""
-            prompt, reason = (
-                self._again(p, followups.correction(report.feedback(), to_go, changed)),
-                "correction",
-            )
+            feedback = report.feedback() if report.status == "failed" else ""
+            prompt = self._again(p, followups.correction(feedback, to_go, changed, list(map(str, weaker))))
+            reason = "correction"
             self._start = None if left.unfinished else left
+            what = "the failures" if feedback else "what it did to the checks"
             self._say(
-                f"Sending the engine back with the failures (correction {p.round} of {self._policy.max_corrections})."
+                f"Sending the engine back with {what} (correction {p.round} of {self._policy.max_corrections})."
             )
 
     def _engine_call(
@@ -246,7 +258,7 @@ class VerificationWrapper:
                         f"{failed.value}: trying again in {wait:.0f} s ({transient} of {MAX_TRANSIENT_RETRIES})."
                     )
                     if set_within(self._cancel, wait):
-                        return self._cancelled(result), end
+                        return endings.cancelled(result), end
                     prompt, reason = (
                         self._again(p, followups.after_interruption(failed)),
                         f"retry:{failed.value}",
@@ -314,6 +326,9 @@ class VerificationWrapper:
         if checked.left is not end:
             record = record._replace(gates_end=checked.left.commit, gates_changes=checked.changes)
             p.gates_changed = (p.gates_changed or {}) | {change.path: change for change in checked.changes}
+        if self._integrity:
+            self._integrity.look(self.rounds, checked.report)
+            record = record._replace(weaker=self._integrity.found)
         self.rounds[-1] = record
         self._recorder.returned(len(self.rounds) - 1, record)
         for line in checked.report.summary_lines():
@@ -329,6 +344,8 @@ class VerificationWrapper:
         if p.gates_changed is not None:
             done = in_words(list(p.gates_changed.values()))
             p.notes.append(f"Running the gates changed: {done}. cf work undo takes that back, too.")
+        if self._integrity and not self.asked:
+            p.notes += self._integrity.notes()
         changes: Sequence[FileChange] = self.rounds[0].changes if self.rounds else ()
         if len(self.rounds) > 1 and p.first_start and p.last_end:
             changes = self._snapshots.changes(p.first_start.commit, p.last_end)
@@ -348,15 +365,18 @@ class VerificationWrapper:
     def _ask(self, p: _Progress, result: AgentResult, question: str, **fields: Any) -> AgentResult:
         return self._final(p, result, AgentResultStatus.BLOCKED, blocker_question=question, **fields)
 
+    def _ask_whether_wanted(self, p: _Progress, result: AgentResult) -> AgentResult:
+        assert self._integrity is not None
+        question = questions.checks_changed(list(map(str, self._integrity.open)))
+        self.asked = True
+        return self._ask(p, result, question, error_class=ErrorClass.GATES)
+
     def _passed(self, p: _Progress, result: AgentResult, report: GateReport) -> AgentResult:
         if report.status == "unverified" and self._policy.require_gates:
             from codeframe.core.gates import untold
 
             why = "; ".join(untold(report.to_evidence())) or "no gate ran"
-            return self._final(
-                p, result, AgentResultStatus.FAILED, error_class=ErrorClass.GATES,
-                error=f"The work is unverified and --require-gates is set: {why}",
-            )  # fmt: skip
+            return self._final(p, endings.unverified(result, why))
         question = None if result.evidence.get("report") else question_in_prose(result.summary)
         if question is not None:
             p.notes.append(f"The engine also asked: {question}")
@@ -368,46 +388,12 @@ class VerificationWrapper:
         if report.only_gone:
             gone = [test for verdict in report.verdicts for test in verdict.gone]
             return self._ask(p, result, questions.tests_gone(gone), error_class=ErrorClass.GATES)
-        if stuck:
-            error = "The gates fail and the same failures came back."
-        elif self._policy.max_corrections == 0:
-            error = "The gates fail, and no corrections were allowed."
-        else:
-            said = "1 correction was" if p.round == 1 else f"{p.round} corrections were"
-            error = f"The gates fail and {said} not enough."
-        return self._final(p, result, AgentResultStatus.FAILED, error_class=ErrorClass.GATES, error=error)
-
-    def _no_change(self, p: _Progress, result: AgentResult) -> AgentResult:
-        denied = result.evidence.get("permission_denials")
-        if denied:
-            return self._final(
-                p, result, AgentResultStatus.FAILED, error_class=ErrorClass.PERMISSION_DENIED,
-                error="The engine was denied every change it tried.",
-            )  # fmt: skip
-        return self._final(
-            p, result, AgentResultStatus.FAILED, error_class=ErrorClass.NO_CHANGE,
-            error="The engine reported success twice but changed nothing.",
-        )  # fmt: skip
+        allowed = self._policy.max_corrections
+        return self._final(p, endings.gates_failed(result, p.round, allowed=allowed, stuck=stuck))
 
     def _cut_short(self, p: _Progress, result: AgentResult) -> AgentResult:
-        if self._cancel.is_set():
-            return self._final(p, self._cancelled(result))
-        return self._final(
-            p,
-            result,
-            AgentResultStatus.TIMEOUT,
-            error_class=ErrorClass.TIMEOUT,
-            error="The time was up while the gates ran.",
-        )
-
-    @staticmethod
-    def _cancelled(result: AgentResult) -> AgentResult:
-        return replace(
-            result,
-            status=AgentResultStatus.FAILED,
-            error_class=ErrorClass.CANCELLED,
-            error="Stopped on request.",
-        )
+        ending = endings.cancelled if self._cancel.is_set() else endings.time_up
+        return self._final(p, ending(result))
 
     # -- events -----------------------------------------------------------------------------------
 

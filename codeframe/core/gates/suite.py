@@ -119,6 +119,15 @@ class GateSuite:
                 self._save(tree_id, gate, result)
         return results
 
+    def keep(self, tree_id: str, report: GateReport) -> None:
+        """Keep what a verified check of the tree `tree_id` told as the baseline of what starts on that very tree.
+
+        A gate with flaky failures is run again then: they must not pass for old ones.
+        """
+        for verdict in report.verdicts if report.status == "verified" else ():
+            if verdict.result.comparable and not verdict.flaky:
+                self._save(tree_id, verdict.result.gate, verdict.result)
+
     def cached_baseline(self, tree_id: str) -> dict[str, GateResult] | None:
         """What `baseline` kept for `tree_id`, gate name -> result; None when there is nothing."""
         kept = {gate.name: result for gate in self._gates if (result := self._load(tree_id, gate))}

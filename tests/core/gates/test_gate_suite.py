@@ -43,6 +43,20 @@ def test_a_baseline_is_run_once_per_tree(counting):
     assert runs(counting) == 2
 
 
+def test_what_verified_a_tree_is_the_baseline_of_that_tree(counting):
+    counting.base("before")
+    counting.based.keep("after", counting.check())
+    assert counting.base("after")["count"].outcome is GateOutcome.PASSED
+    assert runs(counting) == 2
+
+
+def test_a_check_that_did_not_verify_is_no_baseline(counting):
+    counting.base("before")
+    counting.write({"red": "bad\n"})
+    counting.based.keep("after", counting.check())
+    assert counting.suite().cached_baseline("after") is None
+
+
 def test_a_baseline_is_found_again_when_the_tree_has_changed(counting):
     counting.write({"red": "bad\n"})
     before = counting.base("one")
