@@ -268,3 +268,12 @@ def test_a_value_is_set_although_trust_cannot_be_kept(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     assert "The next start will ask about it." in wary("config", "set", "gates", GATES).stderr
     assert "gate check (new)" in start(wary, 5)
+
+
+def test_an_engine_cannot_say_that_its_gates_are_trusted(wary: Cf, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CODEFRAME_RUN_ID", "run/0")
+    declare(wary)
+    refused_ = wary("trust", "--yes", code=1)
+    assert "for a person to say" in refused_.stderr
+    wary("config", "set", "gates", GATES)
+    assert states(wary) == {"gate check": "new"}
