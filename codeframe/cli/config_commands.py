@@ -7,7 +7,7 @@ import typer
 from codeframe.cli import typed
 from codeframe.cli.grammar import Commands
 from codeframe.cli.here import workspace_here
-from codeframe.cli.output import columns, emit_json, say
+from codeframe.cli.output import columns, emit_json, note, say
 
 app = Commands("Show and change settings.")
 
@@ -48,11 +48,15 @@ def set_(
 ) -> None:
     """Change one setting; a value that makes no sense changes nothing."""
     from codeframe.core.config import set_value
+    from codeframe.core.errors import CodeFrameError
     from codeframe.core.would_run import trust_set_value
 
     workspace = workspace_here()
     if key in ("engine", "default_engine"):
         typed.engine_name(value.strip())
     config = set_value(workspace.root, key, typed.text(value, "value"))
-    trust_set_value(workspace, key, config)
+    try:
+        trust_set_value(workspace, key, config)
+    except CodeFrameError as e:  # it is set all the same
+        note(f"{e.problem} The next start will ask about it. {e.hint}")
     say(f"{key}: {value}")

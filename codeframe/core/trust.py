@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from codeframe.core.errors import CodeFrameError, RequirementsError, how_to_write, not_written
 from codeframe.core.lease import Lease
+from codeframe.core.process_sweep import MARKER
 from codeframe.core.safe_read import read_regular
 from codeframe.core.workspace import Workspace
 
@@ -90,7 +91,13 @@ class Trust:
         return Untrusted(found, self.problem) if found else None
 
     def accept(self, items: Iterable[Item]) -> None:
-        """Trust `items` as they are now, beside what is trusted. Raises CodeFrameError when that cannot be kept."""
+        """Trust `items` as they are now, beside what is trusted. Raises CodeFrameError when that cannot be kept, or
+        when it is no person who says so but an engine or a gate of a run."""
+        if self._environ.get(MARKER):
+            raise CodeFrameError(
+                "What may run here is for a person to say, not for an engine or a gate.",
+                "In a terminal of your own type: cf trust",
+            )
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.path.parent.chmod(0o700)

@@ -15,8 +15,13 @@ from pathlib import Path
 from tests.kit.engines import CF, clean_env
 
 
-def on_terminal(*args: str, cwd: Path, width: int = 80, env: Mapping[str, str] | None = None) -> str:
-    """What `cf ARGS` writes to a terminal (stdout and stderr), with its escapes; lines end in `\\n`."""
+def on_terminal(
+    *args: str, cwd: Path, width: int = 80, env: Mapping[str, str] | None = None, typed: bytes = b""
+) -> str:
+    """What `cf ARGS` writes to a terminal (stdout and stderr), with its escapes; lines end in `\\n`.
+
+    `typed` is on its keyboard from the beginning.
+    """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
     environment = clean_env() | {"TERM": "xterm"} | dict(env or {})
@@ -30,6 +35,7 @@ def on_terminal(*args: str, cwd: Path, width: int = 80, env: Mapping[str, str] |
         start_new_session=True,
     )
     os.close(theirs)
+    os.write(ours, typed)
     written = b""
     with contextlib.suppress(OSError):  # EIO: the last writer closed it
         while chunk := os.read(ours, 65536):

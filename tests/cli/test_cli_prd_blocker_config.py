@@ -139,7 +139,7 @@ def test_a_person_holds_a_task_back_until_a_question_is_settled(cf: Cf) -> None:
     assert status() == "BLOCKED"
     cf("blocker", "answer", first["id"], "Blue")
     assert status() == "READY"
-    assert "Blue" in cf("work", "start", task).stdout  # the prompt
+    assert "Blue" in cf("work", "start").stdout  # the prompt of the next task
     refused(cf("blocker", "create", task, " ", code=2), "The question is empty")
     refused(cf("tasks", "set", task, "status", "BLOCKED", code=1), "cf blocker create")
     refused(cf("tasks", "set", "--all", "--from", "READY", "status", "BLOCKED", code=1), "cf blocker create")

@@ -68,7 +68,7 @@ def test_nothing_in_a_title_acts_on_a_terminal(cf: Cf) -> None:
     other = cf.add("Other", "--depends-on", task)
     cf("prd", "add", "-", "--title", EVIL, stdin=f"# {EVIL}\nwords\n".encode())
     for args in (
-        ["tasks", "show", task], ["status"], ["prd", "show"], ["work", "start", task],
+        ["tasks", "show", task], ["status"], ["prd", "show"], ["work", "start"],
         ["work", "start", other, "--execute"], ["tasks", "delete", task], ["tasks", EVIL],
     ):  # fmt: skip
         shown = COLOUR.sub("", on_terminal(*args, cwd=cf.where))

@@ -12,6 +12,7 @@ import pytest
 from codeframe.core.trust import Trust
 from codeframe.core.workspace import find_workspace
 from tests.cli.conftest import Cf, refused
+from tests.cli.terminal import on_terminal
 from tests.kit.repos import commit, git, write
 from tests.kit.scenario import FakeEngine
 
@@ -247,3 +248,32 @@ def test_two_at_once_both_count(wary: Cf) -> None:
         list(pool.map(lambda item: Trust(workspace).accept([item]), items))
     assert Trust(workspace).untrusted(items) is None
     assert len(json.loads(record(wary).read_text())["items"]) == 8
+
+
+def test_on_a_terminal_it_is_asked_once(wary: Cf) -> None:
+    declare(wary)
+    env = {"HOME": os.environ["HOME"]}
+    said = on_terminal("gates", "run", cwd=wary.where, env=env, typed=b"\n")
+    assert "gate check: git --version  (new)\nTrust it? [y/N]" in said
+    assert "cf: Not trusted to run here: gate check (new)." in said
+    assert not record(wary).exists()
+    assert "check: passed" in on_terminal("gates", "run", cwd=wary.where, env=env, typed=b"y\n")
+    assert "Trust it?" not in on_terminal("gates", "run", cwd=wary.where, env=env)
+
+
+def test_a_value_is_set_although_trust_cannot_be_kept(
+    wary: Cf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    assert "The next start will ask about it." in wary("config", "set", "gates", GATES).stderr
+    assert "gate check (new)" in start(wary, 5)
+
+
+def test_an_engine_cannot_say_that_its_gates_are_trusted(wary: Cf, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CODEFRAME_RUN_ID", "run/0")
+    declare(wary)
+    refused_ = wary("trust", "--yes", code=1)
+    assert "for a person to say" in refused_.stderr
+    wary("config", "set", "gates", GATES)
+    assert states(wary) == {"gate check": "new"}

@@ -52,7 +52,8 @@ def git_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
     for name in [n for n in os.environ if n.startswith("GIT_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(home))
-    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    for name in ("XDG_STATE_HOME", "CODEFRAME_RUN_ID"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home / ".config"))
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     return home
