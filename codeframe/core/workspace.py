@@ -178,8 +178,7 @@ def is_registered(repo: Repo, root: Path) -> bool:
 
 def unregistered(repo: Repo) -> list[Path]:
     """State folders that no workspace has: of an `init` that was killed, or one whose entry was lost."""
-    home = _state_home(repo)
-    folders = [folder for folder in sorted(home.glob("*/")) if folder != _locks_dir(repo)]
+    folders = sorted(_state_home(repo).glob("[0-9a-f]" * 12 + "/"))
     return [f for f in folders if not (f / _ENTRY).exists() and not (f / _LEAVING).exists()]
 
 

@@ -30,7 +30,7 @@ from tests.kit import deadly_cf
 from tests.kit.claude_runs import session, verdict, wrote
 from tests.kit.engines import ROOT, Completed, clean_env
 from tests.kit.repos import git
-from tests.kit.scenario import FakeEngine, call, flat, sh
+from tests.kit.scenario import FakeEngine, Step, call, flat, hang, sh, spawn
 
 BAD, GOOD = "x = 'bad'\n", "x = 'good'\n"
 PHASES = ("claim", "snapshots", "launch", "mid-turn", "sweep", "gates", "verdict")
@@ -115,10 +115,11 @@ class Scene:
         self.gate_hook.touch()
         stage.gate(f". '{self.gate_hook}'; test ! -e work.py || grep good work.py")
         self.steps = [
-            flat(session(wrote("work.py", BAD), verdict("written"))),
-            flat(session(wrote("work.py", GOOD), verdict("mended"))),
+            # Each leaves a child, so that there is something to sweep at every moment from here on.
+            flat(session(spawn(), wrote("work.py", BAD), verdict("written"))),
+            flat(session(spawn(), wrote("work.py", GOOD), verdict("mended"))),
         ]
-        stage.engine.calls(*(call(steps) for steps in self.steps))
+        self.plays(*self.steps)
         self.start = stage.start_args(self.task, gates=True)
 
     @classmethod
@@ -127,6 +128,10 @@ class Scene:
         repo = Path(shutil.copytree(kills.model.repo, folder / "project", symlinks=True))
         git(repo, "update-index", "-q", "--refresh")
         return cls(kills, folder, Stage(repo, FakeEngine(folder), find_workspace(repo), repo))
+
+    def plays(self, *turns: list[Step]) -> None:
+        """What the engine does, call by call; the last one again and again."""
+        self.stage.engine.calls(*(call(steps) for steps in turns))
 
     def file(self, name: str) -> Path:
         return self.folder / name
@@ -169,11 +174,12 @@ class Scene:
             where = f"{when} git {number}"
             self.deadly_git(number, when, chosen.uniform(0, 0.03))
         elif kind == "engine":
-            turn = chosen.randrange(len(self.steps))
+            turn, mended = chosen.randrange(len(self.steps)), list(self.steps[-1])
             step = chosen.randint(0, len(self.steps[turn]))
-            where = f"turn {turn + 1}, before step {step + 1}"
-            self.steps[turn].insert(step, sh(cf))
-            self.stage.engine.calls(*(call(steps) for steps in self.steps))
+            hangs = chosen.random() < 0.5
+            where = f"turn {turn + 1}, before step {step + 1}{', which hangs then' if hangs else ''}"
+            self.steps[turn][step:step] = [sh(cf), *([hang()] if hangs else [])]
+            self.plays(*self.steps, mended)
         elif kind == "gate":
             number, lingers = chosen.randint(1, GATES), chosen.choice(("", "; sleep 60"))
             where = f"gate run {number}{lingers}"
