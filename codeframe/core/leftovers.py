@@ -28,6 +28,11 @@ def history_of(workspace: Workspace, run: Run) -> History:
     return History(workspace.repo, prefix, workspace.run_dir(run.id))
 
 
+def engine_calls(workspace: Workspace, run: Run) -> list[tuple[str, str]]:
+    """(start, end) snapshot commits of each engine call of a run, in order, without what gates changed after it."""
+    return [(r["start"], r["end"]) for r in workspace.store.runs.rounds(run.id)]
+
+
 def spans(workspace: Workspace, run: Run) -> list[tuple[str, str]]:
     """(start, end) snapshot commits of each engine call of a run, and of the gates after it where they changed
     the tree: they run the engine's code. In order; only these are the run's doing."""

@@ -19,7 +19,7 @@ from codeframe.core.leftovers import snapshots_of
 from codeframe.core.models import Run, Task, TaskStatus
 from codeframe.core.raw_git import Entry, rows
 from codeframe.core.run_lock import tree_reserved
-from codeframe.core.task_work import Overlap, Step, TaskWork, index_of_head, put_entries
+from codeframe.core.task_work import RUN_TRAILER, Overlap, Step, TaskWork, index_of_head, put_entries
 from codeframe.core.workspace import Workspace
 
 
@@ -66,7 +66,7 @@ def commit_task(workspace: Workspace, task: Task, message: str | None = None) ->
         if not wanted:
             raise CodeFrameError(
                 f"There is nothing of task {task.id[:8]} to commit"
-                + ("; HEAD holds it already." if work.states else "; it changed nothing."),
+                + ("; HEAD holds it already." if work.states or work.in_head else "; it changed nothing."),
                 "Type: git status",
             )
         done = _commit(work, wanted, message_of(task, work.runs[-1], message))
@@ -164,5 +164,5 @@ def _follow_hooks(
 
 def message_of(task: Task, run: Run, given: str | None) -> str:
     words = given.strip() if given is not None else f"{task.title}\n\n{run.summary.strip()}".strip()
-    trailers = (("Task", task.id), ("Run", run.id), ("Engine", run.engine))
+    trailers = (("Task", task.id), (RUN_TRAILER.removeprefix("CodeFrame-"), run.id), ("Engine", run.engine))
     return words + "\n\n" + "".join(f"CodeFrame-{key}: {value}\n" for key, value in trailers)

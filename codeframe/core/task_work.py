@@ -7,17 +7,19 @@ import shlex
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 from codeframe.core.errors import CodeFrameError
 from codeframe.core.git import Git
-from codeframe.core.leftovers import snapshots_of, spans
+from codeframe.core.leftovers import engine_calls, snapshots_of
 from codeframe.core.models import Leftover, Run, Task
 from codeframe.core.raw_git import GITLINK, Entry, index_info, nul, records, rows
 from codeframe.core.workspace import Workspace
 
 # With any of these attributes what git stores differs from what is on disk.
 _CONVERSIONS = ("text", "eol", "crlf", "ident", "filter", "working-tree-encoding")
+RUN_TRAILER = "CodeFrame-Run"
 _NO_MERGE = frozenset({"120000", GITLINK})
 _LITERAL = {"GIT_LITERAL_PATHSPECS": "1"}
 
@@ -45,9 +47,14 @@ class TaskWork:
         self.head = self.git.text("rev-parse", "--verify", "-q", "HEAD^{commit}", check=False) or None
         snapshots = snapshots_of(workspace)
         runs = sorted(workspace.store.runs.list(task_id=task.id), key=lambda run: run.attempt)
-        self.runs: list[Run] = [run for run in runs if run.leftover is not Leftover.UNDONE]
+        runs = [run for run in runs if run.leftover is not Leftover.UNDONE]
+        committed = self._committed(runs)
+        # What a commit carries is committed, whatever became of it since.
+        last = max((at for at, run in enumerate(runs) if run.id in committed), default=-1)
+        self.in_head = last >= 0  # some of it, at least
+        self.runs: list[Run] = runs[last + 1 :]
         self.states: dict[str, States] = {}
-        for start, end in (span for run in self.runs for span in spans(workspace, run)):
+        for start, end in (call for run in self.runs for call in engine_calls(workspace, run)):
             for path, before, after in snapshots.compare(start, end):
                 self.states.setdefault(path, []).extend((before, after))
         self._convert()
@@ -55,7 +62,10 @@ class TaskWork:
     def wanted(self) -> dict[str, Step]:
         """Path -> (what HEAD holds, what the commit is to hold), where these differ."""
         wanted = {}
+        open_ = self._not_as_in_head()
         for path, now in self._in_head().items():
+            if path not in open_:
+                continue  # others have changed it since, and committed that: there is nothing left to commit
             states = self.states[path]
             # Where HEAD holds a state in between, an earlier part of the work is committed already.
             at = len(states) - 1 - states[::-1].index(now) if now in states else 0
@@ -86,6 +96,23 @@ class TaskWork:
         if staged in (head, then):
             return then
         return self._merged(path, staged, head, then)
+
+    def _committed(self, runs: Sequence[Run]) -> set[str]:
+        """Ids of runs that a commit names in its trailer."""
+        if not runs or self.head is None:
+            return set()
+        since = min(run.started_at for run in runs) - timedelta(days=1)
+        form = f"--format=%(trailers:key={RUN_TRAILER},valueonly)"
+        return set(self.git.text("log", f"--since={since.isoformat()}", form, self.head, "--").split())
+
+    def _not_as_in_head(self) -> set[str]:
+        """Paths where the working tree or the index differs from HEAD, untracked ones among them."""
+        if not self.states:
+            return set()
+        form = ("--porcelain=v1", "-z", "--untracked-files=all", "--no-renames", "--ignored=no")
+        return {
+            record[3:] for record in records(self.git.run("status", *form, env=self.git.unfiltered()).stdout)
+        }
 
     def _in_head(self) -> dict[str, Entry | None]:
         found: dict[str, Entry | None] = dict.fromkeys(self.states)

@@ -204,3 +204,26 @@ def test_a_task_that_changed_nothing_has_no_patch(stage: Stage) -> None:
     task = stage.task()
     said = stage.cf("patch", "export", task.id)
     assert (said.exit_code, said.stdout) == (1, "")
+
+
+def test_what_later_commits_changed_again_is_not_to_be_committed_again(stage: Stage) -> None:
+    first = done(stage, wrote("work.py", "x = 1\n"), title="One")
+    assert stage.cf("commit", "create").exit_code == 0
+    done(stage, wrote("work.py", "x = 2\ny = 3\n"), title="Two")
+    assert stage.cf("commit", "create").exit_code == 0
+    done(stage, wrote("more.py", "y = 1\n"), title="Three")
+    write(stage.repo, {"work.py": "mine\n"})
+    said = stage.cf("commit", "create")
+    assert said.exit_code == 0, said
+    assert committed(stage) == ["more.py"]
+    again = stage.cf("commit", "create", "--task", first.id)
+    assert (again.exit_code, "HEAD holds it already" in again.stderr) == (1, True)
+
+
+def test_what_gates_leave_behind_is_not_committed(stage: Stage) -> None:
+    stage.gate("echo report > report.txt")
+    stage.engine.calls(call(session(wrote("work.py", "x = 1\n"), verdict("made it so"))))
+    task = stage.task()
+    stage.start(task, gates=True).expect(0, "COMPLETED", None, "DONE")
+    assert stage.cf("commit", "create").exit_code == 0
+    assert committed(stage) == ["work.py"]
