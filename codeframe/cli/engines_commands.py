@@ -26,23 +26,29 @@ def list_(json: bool = JSON) -> None:
     except UsageError:
         workspace = None
     chosen, why = resolve_engine(workspace, None) if workspace else (None, "no workspace here")
-    engines = [(name, EngineRegistry.describe(name)) for name in names]
+    # Another name of an engine that stands above (its description says so) is no line of its own.
+    first: dict[object, str] = {}
+    for name in names:
+        first.setdefault(EngineRegistry.adapter_class(name), name)
+    own = list(first.values())
+    engines = [(name, EngineRegistry.describe(name)) for name in own]
+    shown = first[EngineRegistry.adapter_class(chosen)] if chosen in names else None
     problems = EngineRegistry.problems()
     if json:
         emit_json({
-            "engines": [{"name": n, "description": d, "chosen": n == chosen} for n, d in engines],
+            "engines": [{"name": n, "description": d, "chosen": n == shown} for n, d in engines],
             "chosen": chosen, "why": why, "problems": problems,
         })  # fmt: skip
         return
-    columns([("*" if n == chosen else " ", n, d) for n, d in engines])
+    columns([("*" if n == shown else " ", n, d) for n, d in engines])
     for name, problem in problems.items():
         note(f"{name} does not work: {problem}")
     if chosen in names:
         say(f"\n{chosen} would run here ({why}).")
     elif chosen is not None:
-        first = names[0] if names else "NAME"
+        other = names[0] if names else "NAME"
         say(
-            f"\n{chosen} would run here ({why}), but it is not there. Choose another: cf config set engine {first}"
+            f"\n{chosen} would run here ({why}), but it is not there. Choose another: cf config set engine {other}"
         )
 
 
@@ -68,6 +74,6 @@ def check(
         absent = any(not there for what, there in found.items() if what != "logged in")
         remedy = "install_hint" if absent else "login_hint"
         hint = "" if ready else getattr(EngineRegistry.adapter_class(name), remedy, "")
-        say(f"{name} is {'' if ready else 'not '}ready." + (f" {hint.rstrip('.')}." if hint else ""))
+        say(f"{name} is {'' if ready else 'not '}ready." + (f" {hint}" if hint else ""))
     if not ready:
         raise typer.Exit(EXIT_REQUIREMENTS)

@@ -71,9 +71,8 @@ class Progress:
 
     def _tick(self) -> None:
         while not self._over.wait(_TICK_S):
-            counts = [
-                f"{n} {what}" for n, what in ((self._files, "files"), (self._commands, "commands")) if n
-            ]
+            both = ((self._files, "file"), (self._commands, "command"))
+            counts = [f"{n} {what}{'s' if n != 1 else ''}" for n, what in both if n]
             with self._lock:
                 self._draw(" · ".join([f"{self._elapsed()} {self._engine}", *counts, "Ctrl-C stops it"]))
 

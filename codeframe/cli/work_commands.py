@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -292,7 +293,8 @@ def _undo(workspace: Workspace, task: Task, only: Sequence[str] = (), *, to: Any
     result = take_back(workspace, task, only)
     if to is not None:
         for path in result.restored:
-            to(f"restored  {path}")
+            there = os.path.lexists(workspace.repo.toplevel / path)
+            to(f"{'restored' if there else 'removed '}  {path}")
         for path, reason in result.kept:
             to(f"kept      {path} ({reason})")
         if result.note:
@@ -372,6 +374,8 @@ def _tell(workspace: Workspace, task: Task, run: Run) -> None:
     for question in questions:
         say(f"Blocked: {question}")
     steps = [str(step)] if (step := next_step(store, store.tasks.get(task.id))) else []
+    if done and run.evidence.get("changed"):
+        steps.append(f"commit it: cf commit create --task {short}")
     if not questions:  # which say why
         steps.append(f"{'the evidence' if done else 'why'}: cf work why {short}")
     if run.evidence.get("changed") and not done:

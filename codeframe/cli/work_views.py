@@ -175,29 +175,35 @@ def diff(
     stat: bool = typer.Option(False, "--stat", help="Only file names and counts."),
     json: bool = JSON,
 ) -> None:
-    """Show what a run changed, as a patch.
+    """Show what a task changed, as a patch: in its latest run and those it went on with.
 
     What running the gates changed is in it, and is named apart.
     """
-    from codeframe.core.leftovers import snapshots_of, spans, uncertain
+    from codeframe.core.leftovers import chain, snapshots_of, spans, uncertain
     from codeframe.core.models import RunKind, RunStatus
 
     workspace = workspace_here()
     task, chosen = _run_of(workspace, task_id, run)
     snapshots = snapshots_of(workspace)
-    calls = spans(workspace, chosen)
+    runs = [chosen] if run else chain(workspace, chosen)
+    calls = [span for each in runs for span in spans(workspace, each)]
     if chosen.kind is RunKind.MANUAL and chosen.status is RunStatus.RUNNING:
         from codeframe.core.manual_run import span_now
 
-        calls = [span_now(workspace, chosen)]
+        calls += [span_now(workspace, chosen)]
     start, end = (calls[0][0], calls[-1][1]) if calls else (None, None)
     # A screen has no use for the bytes of binary files; `git apply` at the end of a pipe needs them.
     whole = not sys.stdout.isatty()
-    checked = [r for r in workspace.store.runs.rounds(chosen.id) if r.get("gates_end")]
+    checked = [r for each in runs for r in workspace.store.runs.rounds(each.id) if r.get("gates_end")]
     by_gates = list(dict.fromkeys(file for r in checked for file in r["gates_changed"]["files"]))
-    patch = snapshots.diff_bytes(start, end, stat=stat, binary=whole) if start and end else b""
+    # Between runs people changed files of their own: only what the runs changed is shown.
+    paths = {c.path for span in calls for c in snapshots.changes(*span)} if len(runs) > 1 else set()
+    patch = b""
+    if start and end:
+        patch = snapshots.diff_bytes(start, end, sorted(paths), stat=stat, binary=whole)
     if json:
         changes = snapshots.changes(start, end) if start and end else []
+        changes = [c for c in changes if c.path in paths] if paths else changes
         emit_json({
             "task_id": task.id, "run_id": chosen.id, "start": start, "end": end,
             "files": [{"path": c.path, "kind": c.kind} for c in changes],
@@ -211,7 +217,9 @@ def diff(
         if line := _maybe_yours(workspace, chosen):
             note(line)
     else:
-        note(f"Run {chosen.id[:8]} of task {task.id[:8]} changed nothing.")
+        running = chosen.status is RunStatus.RUNNING
+        what = "is still running; nothing of it is recorded yet" if running else "changed nothing"
+        note(f"Run {chosen.id[:8]} of task {task.id[:8]} {what}.")
 
 
 def logs(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from codeframe.core import config as configuration
 from codeframe.core.engine_registry import DEFAULT_WHY, TYPED_WHY, EngineRegistry, resolve_engine
-from codeframe.core.errors import CodeFrameError, RequirementsError, UsageError
+from codeframe.core.errors import EXIT_BLOCKED, CodeFrameError, RequirementsError, UsageError
 from codeframe.core.leftovers import snapshots_of, unaccepted
 from codeframe.core.models import (
     BlockerStatus,
@@ -211,13 +211,17 @@ def check_status(workspace: Workspace, task: Task, previous: Run | None, request
             f"Task {short} is already being worked on (run {previous.id[:8] if previous else '?'}).",
             f"Watch it with cf work status, or stop it: cf work stop {short}",
         )
+    if task.status is TaskStatus.BLOCKED and request.kind in (RunKind.START, RunKind.MANUAL):
+        waiting = workspace.store.blockers.list(status=BlockerStatus.OPEN, task_id=task.id)
+        on = f"cf work resume {short}" if previous is not None else f"cf work start {short} --execute"
+        hint = f"Type: {on}"
+        if waiting:
+            hint = f'Answer it: cf blocker answer {waiting[-1].id[:8]} "your answer", then: {on}'
+        what = f": {waiting[-1].question}" if waiting else "."
+        raise CodeFrameError(f"Task {short} is blocked{what}", hint, EXIT_BLOCKED)
     if request.kind in (RunKind.START, RunKind.MANUAL):
         refusals = {
             TaskStatus.FAILED: ("failed before", f"Type: cf work retry {short}"),
-            TaskStatus.BLOCKED: (
-                "is blocked",
-                f"Type: cf blocker list, answer it, then: cf work resume {short}",
-            ),
             TaskStatus.DONE: ("is done already", f"To do it again: cf tasks set {short} status READY"),
             TaskStatus.MERGED: ("is merged already", "Type: cf tasks list --status READY"),
         }
@@ -248,6 +252,7 @@ def check_status(workspace: Workspace, task: Task, previous: Run | None, request
         raise CodeFrameError(
             f"Task {short} waits for an answer: {asked[0].question}",
             f'Type: cf blocker answer {asked[0].id[:8]} "your answer"',
+            EXIT_BLOCKED,
         )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from codeframe.core.adapters.integrity_check import ASKED, Before
 from codeframe.core.leftovers import baseline_run, chain
-from codeframe.core.models import BlockerStatus, Leftover, Run, RunKind
+from codeframe.core.models import BlockerStatus, ErrorClass, Leftover, Run, RunKind
 from codeframe.core.safe_read import read_regular
 from codeframe.core.snapshots import Snapshots
 from codeframe.core.workspace import Workspace
@@ -61,6 +61,16 @@ def accept(workspace: Workspace, run: Run) -> None:
     for earlier in chain(workspace, run)[:-1]:
         workspace.store.runs.update(earlier.id, leftover=Leftover.NONE)
     settle_blockers(workspace, run)
+
+
+def settle_overcome(workspace: Workspace, run: Run, error_class: ErrorClass | None) -> None:
+    """A login, a bill or a quota no longer stands in the way where the model answered all the same."""
+    if error_class not in (ErrorClass.NO_CHANGE, ErrorClass.GATES, ErrorClass.PERMISSION_DENIED):
+        return
+    outside = (ErrorClass.AUTH.value, ErrorClass.BILLING.value, ErrorClass.QUOTA.value)
+    for blocker in workspace.store.blockers.list(status=BlockerStatus.OPEN, task_id=run.task_id):
+        if blocker.kind in outside:
+            workspace.store.blockers.resolve(blocker.id)
 
 
 def settle_blockers(workspace: Workspace, run: Run) -> None:

@@ -149,6 +149,9 @@ class ReactAgent:
             else:
                 result = self._use(call)
             failed = failed or result.is_error
+            if result.is_error:
+                first = result.text.strip().partition("\n")[0][:200]
+                self._emit(AgentEvent("progress", f"{call['name']} failed: {first}"))
             self._conversation.answer(call, result.text, is_error=result.is_error)
             said = {
                 "type": "tool_result",

@@ -324,6 +324,8 @@ class _Job:
                 continuing.accept(self.workspace, self.run)
             elif decided.run is RunStatus.BLOCKED:
                 continuing.settle_blockers(self.workspace, self.run)
+            else:
+                continuing.settle_overcome(self.workspace, self.run, result.error_class)
             return self.store.runs.finish(
                 self.run.id, decided.run, decided.task, blocker=decided.blocker, leftover=leftover,
                 verification=verification, error=result.error, error_class=result.error_class,

@@ -40,6 +40,9 @@ class BuiltInReactAdapter:
         structured_verdict=True,
         terminal_signal="event",
     )
+    install_hint: ClassVar[str] = (
+        "Set one: export ANTHROPIC_API_KEY=..., or for a server of your own export ANTHROPIC_BASE_URL=http://..."
+    )
     login_hint: ClassVar[str] = (
         "Set ANTHROPIC_API_KEY, or ANTHROPIC_BASE_URL to a server that speaks the Messages API"
     )

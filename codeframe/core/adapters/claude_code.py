@@ -273,6 +273,8 @@ class ClaudeCodeAdapter(SubprocessAdapter):
             tool, path = self._calls.pop(call)
             self.heard.open_tools.discard(call)
             if block.get("is_error") is True:
+                said = _first_line(block.get("content"))
+                yield AgentEvent("progress", f"{tool} failed: {said}" if said else f"{tool} failed")
                 continue
             self._succeeded += tool != "StructuredOutput"
             if path:
@@ -381,6 +383,12 @@ def _spoken(value: object) -> str:
     """The same, but "" for what the CLI says to its makers (it does when it is ended in the middle of a call)."""
     text = _text(value)
     return "" if text.startswith("[ede_diagnostic]") else text
+
+
+def _first_line(content: object) -> str:
+    """Of what a tool said, a string or blocks of text."""
+    words = _text(content) or "".join(_text(block.get("text")) for block in _dicts(content))
+    return words.strip().partition("\n")[0][:200]
 
 
 def _number(value: object) -> float:
