@@ -40,6 +40,7 @@ def create(
 
     What you changed or staged yourself stays as it is. Your commit hooks and signing run.
     """
+    from codeframe.core.errors import UsageError
     from codeframe.core.task_commit import commit_task, uncommitted
 
     workspace = recovered_workspace()
@@ -48,6 +49,8 @@ def create(
     else:
         task = _only(uncommitted(workspace))
     words = typed.text(message, "message") if message is not None else None
+    if words is not None and not words.strip():
+        raise UsageError("The message is empty.", "Leave -m out for the task's own title and summary.")
     done = commit_task(workspace, task, words)
     if json:
         emit_json(

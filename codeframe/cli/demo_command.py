@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -121,9 +122,15 @@ class _Play:
     def _cf(self, *args: str, status: int = 0) -> None:
         """Run a command of ours as typed in the project. Anything but `status` ends the demo."""
         self._shown("cf", *args)
-        done = subprocess.run([*_CF, *args], cwd=self._stage.project, env=self._stage.env)
-        if done.returncode != status:
-            self._went_wrong(f"cf {args[0]} ended with exit status {done.returncode} instead of {status}")
+        process = subprocess.Popen([*_CF, *args], cwd=self._stage.project, env=self._stage.env)
+        try:
+            ended = process.wait()
+        except KeyboardInterrupt:
+            process.send_signal(signal.SIGINT)  # it may have gone to us alone; it ends what it started
+            process.wait()
+            raise
+        if ended != status:
+            self._went_wrong(f"cf {args[0]} ended with exit status {ended} instead of {status}")
 
     def _cf_text(self, *args: str, shown: bool = True) -> str:
         """The same for one whose output is needed: what it printed, which is shown as well."""

@@ -1,22 +1,33 @@
-"""A text in the person's own editor, chosen as git chooses it."""
+"""A text in the person's own editor, chosen as git chooses it. What was typed is never thrown away."""
 
 from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+_MAX_BYTES = 10_000_000
 
-def edited(text: str) -> str:
-    """`text` after the person edited it. Raises CodeFrameError when there is no editor or it fails."""
+
+@contextmanager
+def edited(text: str) -> Iterator[str]:
+    """`text` after the person edited it. Where the block raises, the file stays and the error names it.
+
+    Raises CodeFrameError when there is no editor, or it fails.
+    """
     from codeframe.core.errors import CodeFrameError
+    from codeframe.core.safe_read import read_regular
 
     command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
-    with tempfile.TemporaryDirectory(prefix="codeframe-edit-") as folder:
-        file = Path(folder) / "TASK.md"
-        file.write_text(text, encoding="utf-8")
+    folder = Path(tempfile.mkdtemp(prefix="codeframe-edit-"))
+    file = folder / "TASK.md"
+    file.write_text(text, encoding="utf-8")
+    try:
         try:
             done = subprocess.run([*shlex.split(command), str(file)])
         except (OSError, ValueError) as e:
@@ -29,6 +40,24 @@ def edited(text: str) -> str:
                 "Name another one: EDITOR=nano cf ...",
             )
         try:
-            return file.read_text(encoding="utf-8")
+            typed = read_regular(file, _MAX_BYTES).decode()
         except (OSError, UnicodeDecodeError) as e:
-            raise CodeFrameError(f"What the editor left cannot be read: {e}.", "Save it as UTF-8.") from e
+            raise CodeFrameError(
+                f"What the editor left cannot be read: {e}.", "Save it as UTF-8 text."
+            ) from e
+        yield typed
+    except CodeFrameError as e:
+        if _changed(file, text):
+            raise CodeFrameError(e.problem, f"{e.hint} What you typed is in {file}", e.exit_code) from e
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _changed(file: Path, text: str) -> bool:
+    from codeframe.core.safe_read import read_regular
+
+    try:
+        return read_regular(file, _MAX_BYTES) != text.encode()
+    except OSError:
+        return False

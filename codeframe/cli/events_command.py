@@ -10,7 +10,7 @@ import typer
 from codeframe.cli import typed
 from codeframe.cli.grammar import Commands
 from codeframe.cli.here import recovered_workspace
-from codeframe.cli.output import clean
+from codeframe.cli.output import clean, somebody_reads
 
 if TYPE_CHECKING:
     from codeframe.core.store import Event
@@ -38,7 +38,7 @@ def events(
     for event in store.events.list(task_id=task, newest=limit or None):
         _show(event, json)
         last = event.seq
-    while follow:
+    while follow and somebody_reads():
         time.sleep(_POLL_S)
         for event in store.events.list(task_id=task, after=last):
             _show(event, json)

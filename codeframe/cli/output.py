@@ -64,6 +64,15 @@ def verbatim(data: bytes, *, patch: bool = False) -> None:
         say(line, marks.get(line[:1], ""))
 
 
+def somebody_reads() -> bool:
+    """Whether stdout still has a reader, for commands that may have nothing to print for long."""
+    import select
+
+    asked = select.poll()
+    asked.register(sys.stdout.fileno(), 0)
+    return not any(state & (select.POLLERR | select.POLLHUP) for _, state in asked.poll(0))
+
+
 def columns(rows: Iterable[Sequence[str]], header: Sequence[str] | None = None) -> None:
     """Rows as aligned plain columns on stdout, two spaces apart, the last one unpadded.
 

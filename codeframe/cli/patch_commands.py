@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import sys
+import shlex
 from pathlib import Path
 
 import typer
 
 from codeframe.cli.grammar import Commands
 from codeframe.cli.here import recovered_workspace
-from codeframe.cli.output import note
+from codeframe.cli.output import note, verbatim
 
 app = Commands("Carry what tasks changed elsewhere.")
 
@@ -33,10 +33,11 @@ def export(
     workspace = recovered_workspace()
     patch = patch_of(workspace, workspace.store.tasks.find(task_id))
     if output is None or output == "-":
-        sys.stdout.flush()
-        sys.stdout.buffer.write(patch)
+        verbatim(patch, patch=True)
         return
     path = Path(output)
+    if not path.name or path.is_dir():
+        raise UsageError(f"“{output}” is no name of a file.", "Name one after -o.")
     if path.exists() and not force:
         raise UsageError(f"{output} is there already.", "Name another file, or add --force.")
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
@@ -46,4 +47,7 @@ def export(
     except OSError as e:
         temporary.unlink(missing_ok=True)
         raise CodeFrameError(f"{output} cannot be written: {e.strerror}.", "Name another file.") from e
-    note(f"Written: {output}. Apply it elsewhere with: git am {output}")
+    keep = (
+        "--keep-cr " if b"\r\n" in patch else ""
+    )  # else git takes the line ends of the files for the mail's
+    note(f"Written: {output}. Apply it elsewhere with: git am {keep}{shlex.quote(output)}")

@@ -185,15 +185,24 @@ def edit(task_id: str = ID, json: bool = JSON) -> None:
     """
     from codeframe.cli.editor import edited
     from codeframe.cli.views import task_json
+    from codeframe.core.errors import CodeFrameError
 
     store = recovered_workspace().store
     task = store.tasks.find(task_id)
-    text = edited(f"{task.title}\n\n{task.description}".rstrip() + "\n")
-    title, _, rest = text.strip().partition("\n")
-    if not title or (title, rest.strip()) == (task.title, task.description.strip()):
-        note("Nothing changed.")
-    else:
-        task = store.tasks.update(task.id, title=typed.title(title), description=rest.strip())
+    with edited(f"{task.title}\n\n{task.description}".rstrip() + "\n") as text:
+        title, _, rest = text.strip().partition("\n")
+        if not title or (title, rest.strip()) == (task.title, task.description.strip()):
+            note("Nothing changed.")
+        else:
+            values = {"title": typed.title(title), "description": rest.strip()}
+            with store.write():
+                now = store.tasks.get(task.id)
+                if (now.title, now.description) != (task.title, task.description):
+                    raise CodeFrameError(
+                        f"Task {task.id[:8]} was changed meanwhile; nothing was overwritten.",
+                        f"Look at it: cf tasks show {task.id[:8]}.",
+                    )
+                task = store.tasks.update(task.id, **values)
     if json:
         emit_json(task_json(task))
     else:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+import shlex
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from codeframe.cli import typed
+
+if TYPE_CHECKING:
+    from codeframe.core.admission import Request
+    from codeframe.core.models import Task
 
 # The sections of `--help`.
 LIMITS = "Limits"
@@ -84,3 +89,26 @@ def chosen(
         "timeout_s": parse_duration(timeout) if timeout is not None else None,
         "stall_timeout_s": parse_duration(stall_timeout) if stall_timeout is not None else None,
     }  # fmt: skip
+
+
+def as_typed(task: Task, request: Request) -> str:
+    """`cf work start TASK --execute` with the options of a request, for a person to paste."""
+    from codeframe.core.durations import format_duration
+
+    given = request.typed or {}
+    words = ["cf", "work", "start", task.id[:8], "--execute"]
+    words += ["--engine", request.engine] if request.engine else []
+    for field, option in (
+        ("model", "--model"), ("note", "-m"), ("timeout_s", "--timeout"), ("stall_timeout_s", "--stall-timeout"),
+        ("stall_action", "--stall-action"), ("max_corrections", "--max-corrections"), ("strict", "--strict"),
+        ("require_gates", "--require-gates"), ("no_gates", "--no-gates"), ("autonomy", "--autonomy"),
+        ("network", "--network"),
+    ):  # fmt: skip
+        value = given.get(field)
+        if value is True:
+            words.append(option)
+        elif value is not None and value is not False:
+            words += [option, format_duration(value) if field.endswith("_s") else str(value)]
+    words += ["--force"] if request.force else []
+    words += ["--keep"] if request.keep else []
+    return shlex.join(words)

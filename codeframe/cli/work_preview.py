@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from codeframe.cli.output import emit_json, note, say, verbatim
+from codeframe.cli.work_options import as_typed
 
 if TYPE_CHECKING:
     from codeframe.core.admission import Plan, Request
@@ -59,9 +60,7 @@ def show_plan(
             f"cf work stop {short}; to hand it to an engine: cf work start {short} --execute"
         )
         return
-    way = (
-        f"To hand this to an engine: cf work start {short} --execute; to do it by hand: cf work start {short}"
-    )
+    way = f"To hand this to an engine: {as_typed(task, request)}; to do it by hand: cf work start {short}"
     if task.status not in (TaskStatus.READY, TaskStatus.BACKLOG):
         way = f"The task is {task.status}: cf work show {short}"
     note(f"Nothing was started. {way}")

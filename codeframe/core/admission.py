@@ -286,6 +286,7 @@ def _unaccepted(task: Task, request: Request, cf: str, run: Run, paths: list[str
         "retry" if run.status is RunStatus.FAILED and run.error_class is not ErrorClass.CRASHED else "resume"
     )
     execute = {RunKind.START: " --execute", RunKind.MANUAL: ""}.get(request.kind)
+    execute = f"{execute} --force" if execute and request.force else execute
     keep = f"keep it: cf work start {task.id[:8]}{execute} --keep; " if execute is not None else ""
     return CodeFrameError(
         f"The tree still holds unaccepted work of task {short} ({run.status.value}): {shown}.",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -122,6 +124,22 @@ def set_value(repo_path: Path, key: str, value_text: str) -> EnvironmentConfig:
         raise UsageError(
             f"`{key}` is not a key of the configuration.{_nearest(key)}", f"Keys: {', '.join(KEYS)}"
         )
+    with _one_at_a_time(repo_path):
+        return _set(repo_path, key, value_text)
+
+
+@contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    """Two commands that set two keys at once must not overwrite each other's."""
+    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _set(repo_path: Path, key: str, value_text: str) -> EnvironmentConfig:
     path = _config_path(repo_path)
     data = _read(path) if path else {}
     # The name the file already uses wins; when it uses both, one is enough.

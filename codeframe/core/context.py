@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from codeframe.core.config import load_environment_config
 from codeframe.core.errors import CodeFrameError
-from codeframe.core.models import Blocker, Prd, RunStatus, Task
+from codeframe.core.models import Blocker, BlockerStatus, Prd, RunStatus, Task
 from codeframe.core.redaction import Redactor
 from codeframe.core.relevant_files import Ranking, rank_files
 from codeframe.core.safe_read import Refusal, Unreadable, read_text_inside
@@ -99,6 +99,7 @@ def collect(
         blockers=tuple(
             b._replace(question=clean(b.question), answer=b.answer and clean(b.answer))
             for b in store.blockers.history(task_id)
+            if b.answer or b.status is BlockerStatus.OPEN  # what was settled without words says nothing
         ),
         dependencies=tuple(
             _dependency(workspace, id_, redactor, snapshots) for id_ in task.depends_on[:MAX_DEPENDENCIES]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import shlex
 import signal
 import subprocess
@@ -32,6 +33,7 @@ _CONFIG = (
 _FIXED_ARGS = tuple(arg for setting in _CONFIG for arg in ("-c", setting))
 
 _FIXED_ENVIRONMENT = {
+    "GIT_NO_REPLACE_OBJECTS": "1",  # what was stored is what counts, not what somebody put in its place
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_EDITOR": "true",
@@ -114,13 +116,19 @@ class Git(NamedTuple):
         when it would never have come to an end (see `git_watch`).
         """
         try:
-            process = _spawn(
-                command(*args), self.tree, environment(env), stderr=subprocess.PIPE, pass_fds=pass_fds
-            )
+            with _whole(stdin) as source:
+                process = _spawn(
+                    command(*args),
+                    self.tree,
+                    environment(env),
+                    stderr=subprocess.PIPE,
+                    stdin=source,
+                    pass_fds=pass_fds,
+                )
         except FileNotFoundError as error:
             raise _not_started(self.tree) from error
         with process, watch(process, self.tree) as call:
-            stdout, said = process.communicate(stdin)
+            stdout, said = process.communicate(stdin if source == subprocess.PIPE else None)
         if call.trouble:
             raise GitStuck(*call.trouble)
         stderr = said.decode("utf-8", "replace")
@@ -235,8 +243,31 @@ def require_version() -> None:
         raise RequirementsError(f"git {found} is too old.", f"Install git {wanted} or newer")
 
 
+@contextmanager
+def _whole(stdin: bytes) -> Iterator[int]:
+    """Where git reads its input from: a file where one write would not do for a pipe.
+
+    Were we killed between two writes, git would take half of a list for all of it.
+    """
+    if len(stdin) <= select.PIPE_BUF:
+        yield subprocess.PIPE
+        return
+    import tempfile
+
+    with tempfile.TemporaryFile() as file:
+        file.write(stdin)
+        file.seek(0)
+        yield file.fileno()
+
+
 def _spawn(
-    argv: Sequence[str], cwd: Path, env: Mapping[str, str], *, stderr: int, pass_fds: Sequence[int] = ()
+    argv: Sequence[str],
+    cwd: Path,
+    env: Mapping[str, str],
+    *,
+    stderr: int,
+    stdin: int = subprocess.PIPE,
+    pass_fds: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
     """Start git deaf to what a terminal or a service manager sends to the whole process group.
 
@@ -249,7 +280,7 @@ def _spawn(
             argv,
             cwd=cwd,
             env=env,
-            stdin=subprocess.PIPE,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=stderr,
             pass_fds=pass_fds,

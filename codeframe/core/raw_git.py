@@ -8,17 +8,26 @@ the repository exists, so nothing of it can run either.
 from __future__ import annotations
 
 import os
+import re
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from codeframe.core.git import Completed, Git, Repo
+from codeframe.core.safe_read import read_regular
 
 GITLINK = "160000"
 
 # Unset is not enough for `working-tree-encoding`: git refuses false there, so it is made unspecified.
 _ATTRIBUTES = "* -text -ident -filter !eol !crlf !working-tree-encoding\n"
+
+# As `git init --bare` writes it.
+_PLAIN_CONFIG = re.compile(
+    rb"\[core\]\n\trepositoryformatversion = [01]\n\tfilemode = (true|false)\n\tbare = true\n"
+    rb"(\tignorecase = true\n)?(\tprecomposeunicode = true\n)?(\[extensions\]\n\tobjectformat = sha256\n)?"
+)
 
 # Beats the person's own git configuration where it would change what is stored or how change is seen.
 _CONFIG = {
@@ -61,10 +70,12 @@ class RawGit:
     excludes_file: str | None = None
 
     def prepare(self, repo: Repo) -> None:
-        """Make the folder for `repo`, once. It honours the repository's info/exclude."""
+        """Make the folder for `repo`, and again where it is not as we made it: an engine may have been there,
+        and git runs what a configuration names. It honours the repository's info/exclude."""
         attributes = self.folder / "info" / "attributes"
-        if attributes.exists():
+        if self._is_ours(attributes):
             return
+        shutil.rmtree(self.folder, ignore_errors=True)
         git = Git(repo.toplevel)
         kind = git.text("rev-parse", "--show-object-format")
         git.run("init", "-q", "--bare", "--template=", f"--object-format={kind}", str(self.folder))
@@ -76,6 +87,19 @@ class RawGit:
         temporary = attributes.with_name("attributes.new")
         temporary.write_text(_ATTRIBUTES)
         temporary.replace(attributes)
+
+    def _is_ours(self, attributes: Path) -> bool:
+        try:
+            there = {entry.name for entry in os.scandir(self.folder)}
+            within = {entry.name for entry in os.scandir(attributes.parent)}
+            return (
+                there <= {"HEAD", "config", "info", "objects", "refs"}
+                and within <= {"attributes", "exclude"}
+                and read_regular(attributes, 1000) == _ATTRIBUTES.encode()
+                and _PLAIN_CONFIG.fullmatch(read_regular(self.folder / "config", 1000)) is not None
+            )
+        except OSError:
+            return False
 
     def on(self, *, index: Path, tree: Path | None = None, objects: Path | None = None) -> RawGit:
         """The same with another index, or in another tree."""

@@ -303,7 +303,7 @@ class Snapshots:
         """HEAD's commit, its branch, and the next free number of the task."""
         ask = ("rev-parse", "--revs-only", "HEAD", "--symbolic-full-name", "HEAD")
         lines = self.git.text(*ask, f"--glob={self._prefix}/{task_id}/").split("\n")
-        if len(lines) < 2 or not (lines[1] == "HEAD" or lines[1].startswith("refs/")):
+        if len(lines) < 2 or not (lines[1] == "HEAD" or lines[1].startswith("refs/heads/")):
             return self._position_asked_apart(task_id)
         head, branch, *refs_kept = lines
         return head, None if branch == "HEAD" else branch, 1 + max(map(_number, refs_kept), default=0)

@@ -19,7 +19,17 @@ from codeframe.core.leftovers import snapshots_of
 from codeframe.core.models import Run, Task, TaskStatus
 from codeframe.core.raw_git import Entry, rows
 from codeframe.core.run_lock import tree_reserved
-from codeframe.core.task_work import RUN_TRAILER, Overlap, Step, TaskWork, index_of_head, put_entries
+from codeframe.core.task_work import (
+    RUN_TRAILER,
+    Overlap,
+    Step,
+    TaskWork,
+    git_flags,
+    index_of_head,
+    put_entries,
+    refuse_collisions,
+    restore_flags,
+)
 from codeframe.core.workspace import Workspace
 
 
@@ -56,7 +66,7 @@ def commit_task(workspace: Workspace, task: Task, message: str | None = None) ->
             f"Type: cf work show {task.id[:8]}",
         )
     with tree_reserved(workspace, f"commit of task {task.id[:8]}"):
-        work = TaskWork(workspace, task)
+        work = TaskWork(workspace, task, filters=True)
         if busy := snapshots_of(workspace).operation():
             raise busy
         try:
@@ -69,7 +79,7 @@ def commit_task(workspace: Workspace, task: Task, message: str | None = None) ->
                 + ("; HEAD holds it already." if work.states or work.in_head else "; it changed nothing."),
                 "Type: git status",
             )
-        done = _commit(work, wanted, message_of(task, work.runs[-1], message))
+        done = _commit(work, work.runs[-1], wanted, message_of(task, work.runs[-1], message))
     workspace.store.events.add(
         "commit", f"{done.commit[:10]} {done.subject}", run_id=work.runs[-1].id, task_id=task.id,
         metadata={"commit": done.commit},
@@ -90,30 +100,54 @@ def _explained(workspace: Workspace, task: Task, overlap: Overlap) -> CodeFrameE
     return overlap
 
 
-def _commit(work: TaskWork, wanted: Mapping[str, Step], message: str) -> Committed:
+def _commit(work: TaskWork, run: Run, wanted: Mapping[str, Step], message: str) -> Committed:
     """Stage it for the person, then commit it from an index of our own.
 
     Killed in between, the task's change is staged, and nothing else is different.
     """
     git = work.git
-    staged = work.staged([*wanted])
+    flags = git_flags(git, wanted)
+    everything = work.staged()
+    staged = {path: everything.get(path) for path in wanted}
     then = {path: work.also_staged(path, staged[path], *pair) for path, pair in wanted.items()}
+    refuse_collisions(everything, {path for path, entry in then.items() if entry is not None})
     with index_of_head(work) as index:
-        put_entries(git, {path: (head, new) for path, (head, new) in wanted.items()}, index)
+        put_entries(git, wanted, index)
         put_entries(git, {path: (staged[path], new) for path, new in then.items()})
         try:
             _git_commit(git, index, message)
         except BaseException:
-            now = work.staged([*wanted])
-            put_entries(git, {path: (then[path], staged[path]) for path in wanted if now[path] == then[path]})
+            if _made(work, run) is None:  # else it is done, and what is staged is as it should be
+                now = work.staged()
+                back = {path: (then[path], staged[path]) for path in wanted if now.get(path) == then[path]}
+                put_entries(git, back)
             raise
-    commit = git.text("rev-parse", "HEAD")
-    parent = git.text("rev-parse", "-q", "--verify", "HEAD^", check=False) or None
+        finally:
+            restore_flags(git, flags)
+    commit = _made(work, run)
+    if commit is None:
+        raise CodeFrameError("git made no commit of it; a hook may have changed it.", "Type: git log -3")
+    parent = git.text("rev-parse", "-q", "--verify", f"{commit}^", check=False) or None
     if parent != work.head:
-        git.run("update-ref", "-m", "codeframe: HEAD moved", "HEAD", *filter(None, (parent, commit)))
-        raise CodeFrameError("HEAD moved while the commit was made.", "Type the same again.")
+        # Somebody committed between our look at HEAD and git's own: ours would take that back.
+        if git.text("rev-parse", "HEAD") == commit:
+            git.run("update-ref", "-m", "codeframe: HEAD had moved", "HEAD", *filter(None, (parent, commit)))
+            raise CodeFrameError(
+                "HEAD moved while the commit was made; it was not kept.", "Type the same again."
+            )
+        raise CodeFrameError(
+            f"HEAD moved while the commit {commit[:10]} was made, and it may take back what came between.",
+            f"Look at it: git show {commit[:10]}",
+        )
     _follow_hooks(work, wanted, then, commit)
     return Committed(commit, tuple(sorted(wanted)), message.split("\n", 1)[0])
+
+
+def _made(work: TaskWork, run: Run) -> str | None:
+    """The newest commit since `work.head` that carries the run's trailer; hooks may have put others on top."""
+    span = ("HEAD", f"^{work.head}") if work.head else ("HEAD",)
+    grep = ("--fixed-strings", f"--grep={RUN_TRAILER}: {run.id}")
+    return work.git.text("log", "-1", "--format=%H", *grep, *span, "--", check=False) or None
 
 
 def _git_commit(git: Git, index: Path, message: str) -> None:
@@ -153,16 +187,22 @@ def _follow_hooks(
     for meta, path in rows(listing, 2):
         _, mode, _, oid, _ = meta[1:].split(" ")
         committed[path] = None if mode == "000000" else Entry(mode, oid)
-    now = work.staged([*committed])
+    now = work.staged()
     steps = {}
     for path, entry in committed.items():
         ours, expected = then.get(path), wanted[path][1] if path in wanted else None
-        if path not in wanted or (entry != expected and ours == expected and now[path] == ours):
-            steps[path] = now[path], entry
+        if path not in wanted or (entry != expected and ours == expected and now.get(path) == ours):
+            steps[path] = now.get(path), entry
     put_entries(work.git, steps)
 
 
 def message_of(task: Task, run: Run, given: str | None) -> str:
-    words = given.strip() if given is not None else f"{task.title}\n\n{run.summary.strip()}".strip()
+    said = "\n".join(map(_harmless, run.summary.strip().splitlines()))
+    words = given.strip() if given is not None else f"{task.title}\n\n{said}".strip()
     trailers = (("Task", task.id), (RUN_TRAILER.removeprefix("CodeFrame-"), run.id), ("Engine", run.engine))
     return words + "\n\n" + "".join(f"CodeFrame-{key}: {value}\n" for key, value in trailers)
+
+
+def _harmless(line: str) -> str:
+    """A line of an engine's words, so that `git am` does not take it for the end of the message or for a patch."""
+    return f" {line}" if line.startswith(("---", "diff -", "Index: ", "From ", "@@", "***")) else line

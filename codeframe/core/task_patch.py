@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from codeframe.core.errors import CodeFrameError
 from codeframe.core.models import Task
 from codeframe.core.task_commit import message_of
@@ -12,7 +14,7 @@ from codeframe.core.workspace import Workspace
 _FORMAT = (
     "--stdout", "--binary", "--full-index", "--no-renames", "--src-prefix=a/", "--dst-prefix=b/",
     "--subject-prefix=PATCH", "--no-numbered", "--no-cover-letter", "--no-attach", "--no-signature",
-    "--no-to", "--no-cc", "--no-add-header",
+    "--no-to", "--no-cc", "--no-add-header", "--no-base", "-U3", f"-O{os.devnull}",
 )  # fmt: skip
 _NOBODY = {
     f"GIT_{who}_{what}": value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import shlex
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -21,7 +21,6 @@ from codeframe.core.workspace import Workspace
 _CONVERSIONS = ("text", "eol", "crlf", "ident", "filter", "working-tree-encoding")
 RUN_TRAILER = "CodeFrame-Run"
 _NO_MERGE = frozenset({"120000", GITLINK})
-_LITERAL = {"GIT_LITERAL_PATHSPECS": "1"}
 
 States = list[Entry | None]  # what a path held before and after each engine call that changed it, in order
 Step = tuple[Entry | None, Entry | None]  # what is there, what is to be
@@ -41,7 +40,9 @@ class Overlap(CodeFrameError):
 class TaskWork:
     """What a task's runs did to the tree, path by path, against HEAD and the person's index."""
 
-    def __init__(self, workspace: Workspace, task: Task) -> None:
+    def __init__(self, workspace: Workspace, task: Task, *, filters: bool = False) -> None:
+        """`filters`: the person's filter programs may run, as in a commit of theirs."""
+        self._filters = filters
         self.git = Git(workspace.repo.toplevel)
         self.folder = workspace.state_dir
         self.head = self.git.text("rev-parse", "--verify", "-q", "HEAD^{commit}", check=False) or None
@@ -78,14 +79,13 @@ class TaskWork:
                 wanted[path] = now, then
         return wanted
 
-    def staged(self, paths: Sequence[str]) -> dict[str, Entry | None]:
-        """What the person's index holds at each path."""
-        found: dict[str, Entry | None] = dict.fromkeys(paths)
-        listing = self.git.run("ls-files", "-z", "-s", "--", *paths, env=_LITERAL).stdout
-        for record in records(listing):
+    def staged(self) -> dict[str, Entry]:
+        """What the person's index holds, by path; of a conflict nothing."""
+        found = {}
+        for record in records(self.git.run("ls-files", "-z", "-s").stdout):
             meta, path = record.split("\t", 1)
-            mode, oid, _ = meta.split(" ")
-            if path in found:
+            mode, oid, stage = meta.split(" ")
+            if stage == "0":
                 found[path] = Entry(mode, oid)
         return found
 
@@ -140,7 +140,9 @@ class TaskWork:
         if entry is None or entry.mode in _NO_MERGE:
             return entry
         raw = self.git.run("cat-file", "blob", entry.oid).stdout
-        return Entry(entry.mode, self.git.text("hash-object", "-w", "--stdin", "--path", path, stdin=raw))
+        env = None if self._filters else self.git.unfiltered()
+        asked = ("hash-object", "-w", "--stdin", "--path", path)
+        return Entry(entry.mode, self.git.text(*asked, stdin=raw, env=env))
 
     def _merged(
         self, path: str, mine: Entry | None, before: Entry | None, after: Entry | None
@@ -196,3 +198,44 @@ def put_entries(git: Git, entries: Mapping[str, Step], index: Path | None = None
     if steps:
         env = git.unfiltered() | ({"GIT_INDEX_FILE": str(index)} if index else {})
         git.run("update-index", "-z", "--index-info", stdin=index_info(steps), env=env)
+
+
+def refuse_collisions(staged: Mapping[str, Entry], new: set[str]) -> None:
+    """Raise Overlap where a path that is to be staged is a folder of what a person staged, or lies below a
+    file of theirs: git would drop theirs without a word."""
+    folders = {folder: path for path in staged for folder in _above(path)}
+    for path in sorted(new - staged.keys()):
+        if path in folders or any(folder in staged for folder in _above(path)):
+            raise Overlap(path)
+
+
+def _above(path: str) -> list[str]:
+    parts = path.split("/")
+    return ["/".join(parts[:n]) for n in range(1, len(parts))]
+
+
+def git_flags(git: Git, paths: Iterable[str]) -> dict[str, set[str]]:
+    """Which of `paths` a person has marked for git to leave alone: {option of update-index: paths}."""
+    wanted, flags = set(paths), {"--skip-worktree": set[str](), "--assume-unchanged": set[str]()}
+    for record in records(git.run("ls-files", "-z", "-v").stdout):
+        tag, path = record[0], record[2:]
+        if path in wanted:
+            if tag in "Ss":
+                flags["--skip-worktree"].add(path)
+            if tag.islower():
+                flags["--assume-unchanged"].add(path)
+    return {option: marked for option, marked in flags.items() if marked}
+
+
+def restore_flags(git: Git, flags: Mapping[str, set[str]]) -> None:
+    """Mark again what a new entry has unmarked."""
+    for option, paths in flags.items():
+        git.run(
+            "update-index",
+            option,
+            "-z",
+            "--stdin",
+            stdin=nul(sorted(paths)),
+            env=git.unfiltered(),
+            check=False,
+        )

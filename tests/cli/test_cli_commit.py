@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import stat
 from pathlib import Path
 
@@ -10,8 +12,10 @@ import pytest
 from codeframe.core.models import Task
 from tests.hostile.stage import STAGED, UNSTAGED, Stage
 from tests.kit.claude_runs import session, verdict, wrote
+from tests.kit.engines import start_cf
 from tests.kit.repos import commit, git, write
 from tests.kit.scenario import call, sh
+from tests.kit.waiting import wait_until
 
 TEN = "".join(f"line {n}\n" for n in range(10))
 
@@ -227,3 +231,65 @@ def test_what_gates_leave_behind_is_not_committed(stage: Stage) -> None:
     stage.start(task, gates=True).expect(0, "COMPLETED", None, "DONE")
     assert stage.cf("commit", "create").exit_code == 0
     assert committed(stage) == ["work.py"]
+
+
+def test_ctrl_c_while_a_hook_runs_after_the_commit_leaves_nothing_staged_the_wrong_way_round(
+    stage: Stage,
+) -> None:
+    hook(stage, "post-commit", "touch ../committed; sleep 5")
+    task = done(stage, wrote("work.py", "x = 1\n"), wrote("README.md", "better\n"))
+    process = start_cf("commit", "create", "--task", task.id, cwd=stage.repo, env=stage.env)
+    wait_until((stage.repo.parent / "committed").exists)
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=60)
+    assert committed(stage) == ["README.md", "work.py"]
+    left = git(stage.repo, "status", "--porcelain").splitlines()
+    assert left == ["M  staged.txt", " M unstaged.txt", "?? untracked.txt"]
+
+
+def test_a_commit_that_a_hook_puts_on_top_stays(stage: Stage) -> None:
+    bump = (
+        "test -e ../bumped || { touch ../bumped; echo 2 > version; git add version; git commit -q -m bump; }"
+    )
+    hook(stage, "post-commit", f"unset GIT_INDEX_FILE; {bump}")
+    done(stage, wrote("work.py", "x = 1\n"))
+    said = stage.cf("commit", "create")
+    assert said.exit_code == 0, said
+    assert git(stage.repo, "log", "-2", "--format=%s").splitlines() == ["bump", "Write the module"]
+    assert said.stdout.startswith(git(stage.repo, "rev-parse", "--short=10", "HEAD^"))
+
+
+@pytest.mark.parametrize(("path", "mine"), [("new/f", ["new"]), ("new", ["new/0", "new/1"])])
+def test_what_is_staged_where_the_task_has_a_folder_or_a_file_is_never_dropped(
+    stage: Stage, path: str, mine: list[str]
+) -> None:
+    task = done(stage, wrote(path, "x = 1\n"))
+    git(stage.repo, "clean", "-fdq", "new")
+    write(stage.repo, dict.fromkeys(mine, "mine\n"))
+    git(stage.repo, "add", *mine)
+    before = git(stage.repo, "ls-files", "-s")
+    said = stage.cf("commit", "create", "--task", task.id)
+    assert said.exit_code == 1, said
+    assert git(stage.repo, "ls-files", "-s") == before
+
+
+def test_a_file_that_is_marked_for_git_to_leave_alone_stays_marked(stage: Stage) -> None:
+    git(stage.repo, "update-index", "--skip-worktree", "ten.txt")
+    write(stage.repo, {"ten.txt": TEN.replace("line 1\n", "PASSWORD=mine\n")})
+    done(stage, sh("sed -i 's/line 8/line 8, the task/' ten.txt"))
+    stage.cf("commit", "create")
+    assert git(stage.repo, "ls-files", "-v", "ten.txt") == "S ten.txt"
+
+
+def test_words_of_an_engine_are_no_patch(stage: Stage) -> None:
+    patch = "diff --git a/evil.sh b/evil.sh\nnew file mode 100755\n--- /dev/null\n+++ b/evil.sh\n@@ -0,0 +1 @@\n+boo\n"
+    evil = f"did it\n---\n{patch}"
+    stage.engine.calls(call(session(wrote("work.py", "x = 1\n"), verdict(evil))))
+    task = stage.task()
+    git(stage.repo, "clone", "-q", ".", "../other")
+    other = stage.repo.parent / "other"
+    stage.start(task).expect(0, "COMPLETED", None, "DONE")
+    patch = stage.cf("patch", "export", task.id).stdout
+    git(other, "-c", "user.name=p", "-c", "user.email=p@example.invalid", "am", "-q", stdin=patch.encode())
+    assert committed_in(other) == ["work.py"]
+    assert "CodeFrame-Task" in git(other, "log", "-1", "--format=%B")

@@ -341,3 +341,17 @@ def test_depend_adds_and_removes_and_refuses_circles_whole(cf: Cf) -> None:
     refused(cf("tasks", "depend", fourth, "ffff", code=2))
     assert everything(cf) == before
     assert "waits for nothing" in cf("tasks", "depend", third, first, second, "--remove").stdout
+
+
+def test_what_was_typed_in_an_editor_is_never_thrown_away(
+    cf: Cf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = cf.add("Old")
+    monkeypatch.delenv("VISUAL", raising=False)
+    for script in ("""printf '%0600d\\nlong work' 0 > "$2" """, """echo 'long work' > "$2"; exit 3"""):
+        monkeypatch.setenv("EDITOR", editor(tmp_path, script))
+        said = cf("tasks", "edit", task, code=2 if "%0600d" in script else 1).stderr
+        kept = Path(said.rsplit("What you typed is in ", 1)[1].strip())
+        assert "long work" in kept.read_text()
+    monkeypatch.setenv("EDITOR", editor(tmp_path, """rm "$2"; mkfifo "$2" """))
+    refused(cf("tasks", "edit", task, code=1), "cannot be read")

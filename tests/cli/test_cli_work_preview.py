@@ -136,7 +136,7 @@ def test_the_default_engine_without_a_key_says_what_it_needs(cf: Cf, monkeypatch
     refused(
         cf("work", "start", "--execute", code=5),
         "Engine built-in cannot run here; missing: ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN or ANTHROPIC_BASE_URL.",
-        "Type: cf engines check built-in",
+        "export ANTHROPIC_API_KEY",
     )
 
 
@@ -206,7 +206,11 @@ def test_a_task_in_another_state_is_refused_with_the_way_on(
     run = runs.claim(task, engine="claude-code")
     ended = {TaskStatus.DONE: RunStatus.COMPLETED, TaskStatus.BLOCKED: RunStatus.BLOCKED}
     runs.finish(run.id, ended.get(status, RunStatus.FAILED), status)
-    refused(cf("work", "start", task, "--execute", code=1), f"Task {task[:8]} {said}", hint.format(task[:8]))
+    refused(
+        cf("work", "start", task, "--execute", code=3 if status is TaskStatus.BLOCKED else 1),
+        f"Task {task[:8]} {said}",
+        hint.format(task[:8]),
+    )
 
 
 @pytest.mark.parametrize("verb", ["resume", "retry"])
@@ -236,3 +240,16 @@ def test_nothing_to_stop_or_undo(cf: Cf) -> None:
     assert cf("work", "status").stdout == "Nothing is running.\n"
     assert cf("work", "status", "--json").json() == {"running": [], "blockers": []}
     assert f"Start it: cf work start {task[:8]} --execute" in cf("work", "show", task).stdout
+
+
+def test_the_command_a_preview_names_has_the_options_that_were_typed(cf: Cf) -> None:
+    task = cf.add()
+    options = ("--network", "off", "--autonomy", "full", "-m", "be careful", "--timeout", "10m", "--strict")
+    said = cf(
+        "work", "start", task, *options, "--dry-run", "--engine", "claude-code", "--no-gates", code=5
+    ).stderr
+    said = cf("work", "start", *options).stderr
+    assert (
+        f"cf work start {task[:8]} --execute -m 'be careful' --timeout 10m --strict --autonomy full --network off"
+        in said
+    )

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -523,3 +524,14 @@ def test_front_matter_of_nothing_is_nothing(tmp_path: Path) -> None:
     assert front_matter(tmp_path) == {}
     (tmp_path / "AGENTS.md").write_bytes(b"---\nengine: \xff\n---\n")
     assert front_matter(tmp_path / "AGENTS.md") == {"engine": "\ufffd"}
+
+
+def test_keys_that_are_set_at_once_are_all_set(tmp_path: Path) -> None:
+    keys = {"timeout": "10m", "max_corrections": "5", "stall_timeout": "9m", "model": "m"}
+    threads = [Thread(target=set_value, args=(tmp_path, key, value)) for key, value in keys.items()]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    text = (tmp_path / ".codeframe" / "config.yaml").read_text()
+    assert [key for key in keys if f"{key}:" not in text] == []

@@ -125,6 +125,7 @@ def test_git_variables_of_the_environment_are_ignored(
         "GIT_EDITOR",
         "GIT_ALLOW_PROTOCOL",
         "GIT_NO_LAZY_FETCH",
+        "GIT_NO_REPLACE_OBJECTS",
     }
 
 
@@ -292,3 +293,10 @@ def test_blobs_reads_many_objects_exactly(repo: Path) -> None:
             assert got.getvalue() == content
         with pytest.raises(GitError, match="missing"):
             blobs.copy("0" * 40, io.BytesIO())
+
+
+def test_a_long_input_is_whole_or_not_there(repo: Path) -> None:
+    script = "import os, stat; print(stat.S_ISREG(os.fstat(0).st_mode))"
+    git(repo, "config", "alias.kind", f"!python3 -c '{script}'")
+    assert Git(repo).text("kind", stdin=b"x" * 100) == "False"
+    assert Git(repo).text("kind", stdin=b"x" * 100_000) == "True"

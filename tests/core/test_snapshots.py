@@ -831,3 +831,43 @@ def test_a_lock_that_never_becomes_free_is_an_error_with_the_pid_of_its_holder(
         assert f"kill -9 {holder.pid}" in caught.value.hint
         holder.stdin.close()
     ours.take("t", "end")
+
+
+@pytest.mark.parametrize("kind", ["tag", "branch"])
+def test_a_tag_or_a_branch_named_head_blocks_nothing(repo: Path, kind: str) -> None:
+    commit(repo, "first", {"a": "1"})
+    ours = snapshots(repo)
+    ours.take("t", "base")
+    git(repo, "update-ref", "refs/tags/HEAD" if kind == "tag" else "refs/heads/HEAD", "HEAD")
+    write(repo, {"a": "2"})
+    end = ours.take("t", "end")
+    assert end.branch == "refs/heads/main"
+    assert end.ref.endswith("/2")
+
+
+def test_a_program_planted_in_our_own_git_folder_never_runs(repo: Path, tmp_path: Path) -> None:
+    commit(repo, "first", {"a": "1"})
+    ours = snapshots(repo)
+    base = ours.take("t", "base")
+    (folder,) = [
+        path.parent for path in tmp_path.rglob("info/attributes") if path.parent.parent.name == "git"
+    ]
+    with (folder.parent / "config").open("a") as config:
+        config.write(f'[filter "x"]\n\tclean = touch {tmp_path}/ran; cat\n')
+    (folder / "attributes").write_text("* filter=x\n")
+    write(repo, {"a": "2"})
+    end = ours.take("t", "end")
+    assert not (tmp_path / "ran").exists()
+    assert [(c.path, c.kind) for c in ours.changes(base.commit, end.commit)] == [("a", "modified")]
+
+
+def test_a_replaced_object_is_not_what_counts(repo: Path) -> None:
+    commit(repo, "first", {"a": "1"})
+    ours = snapshots(repo)
+    base = ours.take("t", "base")
+    real = git(repo, "hash-object", "-w", "a")
+    evil = git(repo, "hash-object", "-w", "--stdin", stdin=b"evil")
+    git(repo, "replace", real, evil)
+    write(repo, {"a": "2"})
+    end = ours.take("t", "end")
+    assert "-1" in ours.diff(base.commit, end.commit)

@@ -31,6 +31,7 @@ from tests.kit.claude_runs import session, verdict, wrote
 from tests.kit.engines import ROOT, Completed, clean_env
 from tests.kit.repos import git
 from tests.kit.scenario import FakeEngine, Step, call, flat, hang, sh, spawn
+from tests.kit.trusting import runs_something, trust
 
 BAD, GOOD = "x = 'bad'\n", "x = 'good'\n"
 PHASES = ("claim", "snapshots", "launch", "mid-turn", "sweep", "gates", "verdict")
@@ -146,6 +147,8 @@ class Scene:
         self.file("plan").write_text(json.dumps(plan))
         argv = [sys.executable, "-P", deadly_cf.__file__, str(self.file("plan")), *args]
         env = clean_env() | self.stage.env
+        if runs_something(args):
+            trust(self.stage.place, env)
         with self.file("out").open("w+") as out, self.file("err").open("w+") as err:
             done = subprocess.run(
                 argv, cwd=self.stage.place, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
