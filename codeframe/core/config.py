@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from codeframe.core.durations import parse_duration
 from codeframe.core.errors import CodeFrameError, UsageError, how_to_write, not_written
+from codeframe.core.folder_lock import folder_locked
 from codeframe.core.safe_read import Unreadable, read_regular, read_text_inside
 from codeframe.core.strict_parse import parse_json, parse_yaml
 
@@ -124,19 +123,8 @@ def set_value(repo_path: Path, key: str, value_text: str) -> EnvironmentConfig:
         raise UsageError(
             f"`{key}` is not a key of the configuration.{_nearest(key)}", f"Keys: {', '.join(KEYS)}"
         )
-    with _one_at_a_time(repo_path):
+    with folder_locked(repo_path):
         return _set(repo_path, key, value_text)
-
-
-@contextmanager
-def _one_at_a_time(folder: Path) -> Iterator[None]:
-    """Two commands that set two keys at once must not overwrite each other's."""
-    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
 
 
 def _set(repo_path: Path, key: str, value_text: str) -> EnvironmentConfig:

@@ -134,7 +134,7 @@ def test_a_person_holds_a_task_back_until_a_question_is_settled(cf: Cf) -> None:
     assert (first["run_id"], first["kind"], first["status"]) == (None, "question", "OPEN")
     second = cf("blocker", "create", task[:8], "-", stdin=b"Which size?\n").stdout[:8]
     assert status() == "BLOCKED"
-    refused(cf("work", "start", task, "--execute", code=1), "is blocked")
+    refused(cf("work", "start", task, "--execute", code=3), "is blocked")
     cf("blocker", "resolve", second)
     assert status() == "BLOCKED"
     cf("blocker", "answer", first["id"], "Blue")

@@ -100,7 +100,8 @@ def test_the_result_is_on_stdout_and_the_progress_on_stderr(done: Done) -> None:
         "Unverified: no gate ran.",
         "  created a.py",
         "  modified old.txt",
-        f"See the change: cf work diff {short}    the evidence: cf work why {short}",
+        f"See the change: cf work diff {short}    commit it: cf commit create --task {short}    "
+        f"the evidence: cf work why {short}",
     ]
     progress = done.outcome.stderr.splitlines()
     assert re.fullmatch(
@@ -216,7 +217,7 @@ def test_a_question_is_asked_answered_and_used(cf: Cf, engine: FakeEngine) -> No
     assert hint in cf("work", "status").stdout
     assert [b["id"] for b in cf("work", "status", "--json").json()["blockers"]] == [blocker["id"]]
     early = work(cf, engine, "resume", task)
-    assert early.exit_code == 1
+    assert early.exit_code == 3
     assert f"cf blocker answer {blocker['id'][:8]}" in early.stderr
     assert "Question: SQLite or\nPostgres?\nNo answer was given." in cf("work", "why", task).stdout
     cf("blocker", "answer", blocker["id"], "SQLite")
@@ -246,7 +247,7 @@ def test_no_change_then_retry_then_undo(cf: Cf, engine: FakeEngine) -> None:
     engine.calls(call(session(wrote("a.py", "x = 1\n"), verdict("now really"))))
     assert work(cf, engine, "retry", task).exit_code == 0
     undone = cf("work", "undo", task).stdout
-    assert undone.startswith("restored  a.py\nBring it back: git restore --source=refs/codeframe/")
+    assert undone.startswith("removed   a.py\nBring it back: git restore --source=refs/codeframe/")
     assert not (cf.where / "a.py").exists()
     assert in_shell(undone.splitlines()[1].removeprefix("Bring it back: "), cwd=cf.where).exit_code == 0
     assert (cf.where / "a.py").read_text() == "x = 1\n"

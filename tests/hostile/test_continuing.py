@@ -44,7 +44,7 @@ def answer(stage: Stage, task: Task, words: str) -> None:
 def test_an_answer_goes_to_the_session_that_asked(stage: Stage) -> None:
     task = asked(stage)
     early = stage.cf("work", "resume", task.id)
-    assert early.exit_code == 1  # nothing was answered yet
+    assert early.exit_code == 3  # nothing was answered yet
     assert "cf blocker answer" in early.stderr
     answer(stage, task, "Spaces, four of them")
     resumed = stage.again("resume", task)
@@ -224,7 +224,7 @@ def test_undo_takes_back_the_engines_work_and_nothing_else(stage: Stage, end: st
     undone = stage.cf("work", "undo", task.id)
     assert undone.exit_code == 0, undone
     assert stage.workspace.store.runs.list()[0].status.value == status
-    assert "restored  new/work.py" in undone.stdout
+    assert "removed   new/work.py" in undone.stdout
     assert not stage.is_there("new")
     assert stage.read("README.md") == COMMITTED["README.md"]
     stage.check_persons_work()

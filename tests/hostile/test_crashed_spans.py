@@ -66,7 +66,7 @@ def test_undo_takes_back_what_a_person_wrote_between_the_kill_and_the_next_comma
         said = stage.cf("work", *command)
         assert f"{MAYBE}: mine.py, work.py" in said.stdout + said.stderr
     told = undo(stage, task)
-    assert "restored  engine.py" in told
+    assert "removed   engine.py" in told
     for path in ("mine.py", "work.py"):
         assert f"kept      {path} ({MAYBE})" in told
     assert f"cf work undo {task.id[:8]} -- :/mine.py" in told
@@ -98,7 +98,7 @@ def test_what_may_be_a_persons_is_taken_back_when_it_is_named(stage: Stage) -> N
     )  # fmt: skip
     # Named at once: only that, and the rest is still refused and can still be undone.
     told = undo(stage, task, "new/a.py")
-    assert "restored  new/a.py" in told
+    assert "removed   new/a.py" in told
     assert "c.py" not in told
     assert stage.is_there("new/b.py")
     assert not stage.is_there("new/a.py")
@@ -107,7 +107,7 @@ def test_what_may_be_a_persons_is_taken_back_when_it_is_named(stage: Stage) -> N
     assert stage.is_there("new/b.py")
     assert not stage.is_there("c.py")
     # Named after the whole undo, as a folder.
-    assert "restored  new/b.py" in undo(stage, task, "new")
+    assert "removed   new/b.py" in undo(stage, task, "new")
     assert not stage.is_there("new")
     assert "is not among what the engine changed" in undo(stage, task, "staged.txt", exit=2)
     assert "is outside the working tree" in undo(stage, task, "../elsewhere", exit=2)
@@ -122,10 +122,10 @@ def test_paths_are_relative_to_the_folder_they_are_typed_in(stage: Stage) -> Non
     task = stage.task()
     stage.start(task)
     stage.place = stage.repo / "pkg"
-    assert "restored  pkg/a.py" in undo(stage, task, "a.py")
+    assert "removed   pkg/a.py" in undo(stage, task, "a.py")
     stage.place = stage.repo
     assert stage.is_there("a.py")
-    assert "restored  a.py" in undo(stage, task)
+    assert "removed   a.py" in undo(stage, task)
 
 
 def test_a_file_a_person_deleted_after_the_kill_does_not_come_back(stage: Stage) -> None:
@@ -176,7 +176,7 @@ def test_an_engine_that_lives_on_after_the_kill_is_not_taken_for_a_person_for_go
     assert refused.exit_code == 1
     assert f"cf work undo {task.id[:8]}" in refused.stderr
     assert f"kept      late.py ({MAYBE})" in undo(stage, task)
-    assert "restored  late.py" in undo(stage, task, "late.py")
+    assert "removed   late.py" in undo(stage, task, "late.py")
 
 
 def test_a_recovery_that_is_done_again_knows_the_same_moment(stage: Stage) -> None:
@@ -209,7 +209,7 @@ def test_a_task_goes_on_over_what_may_be_a_persons_and_undo_still_leaves_it(stag
     assert f"kept      mine.py ({MAYBE})" in told
     assert [stage.is_there(p) for p in ("work.py", "more.py", "mine.py")] == [False, False, True]
     assert leftover(stage, task) is Leftover.UNDONE
-    assert "restored  mine.py" in undo(stage, task, "mine.py")  # of the first run of the chain
+    assert "removed   mine.py" in undo(stage, task, "mine.py")  # of the first run of the chain
 
 
 def test_permissions_a_person_changed_after_the_kill_stay(stage: Stage) -> None:

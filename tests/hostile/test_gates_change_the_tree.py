@@ -167,3 +167,12 @@ def test_gates_that_are_stopped_have_their_change_undone_too(ready: Stage, tmp_p
     ready.start(task, "--timeout", "3s", gates=True).expect(4, "TIMEOUT", "timeout", "FAILED")
     assert ready.cf("work", "undo", task.id).exit_code == 0
     ready.check_persons_work()
+
+
+def test_code_that_gates_run_and_that_switches_the_branch_is_never_verified(ready: Stage) -> None:
+    gate(ready, "git checkout -q -b evil 2>/dev/null || true")
+    task = ready.task()
+    outcome = ready.start(task, gates=True)
+    outcome.expect(3, "BLOCKED", None, "BLOCKED")
+    assert "Running the gates switched the branch from main to evil" in outcome.told
+    assert "git switch main" in outcome.told

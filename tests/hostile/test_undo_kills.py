@@ -111,7 +111,7 @@ def undo(stage: Stage, task: str, number: int) -> tuple[int, str]:
         deadly.unlink()
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1])
 def test_kill_9_of_an_undo_leaves_no_half_file_and_no_litter(stage: Stage, seed: int) -> None:
     task, before, after, staged = prepare(stage)
     saved = stage.repo.with_name("saved")

@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.hostile.stage import Stage, prompt_text
 from tests.kit.claude_runs import ran, session, verdict, wrote
 from tests.kit.repos import write
 from tests.kit.scenario import call
+
+pytestmark = pytest.mark.engine  # at length, with the real tools (make test-engines)
 
 TEST = "from calc import add\n\ndef test_add():\n    assert add(2, 3) == 5\n"
 EMPTY = "from calc import add\n\ndef test_add():\n    pass\n"

@@ -18,12 +18,12 @@ def unfinished(end: Snapshot) -> str:
     )
 
 
-def branch_switched(start: Snapshot, end: Snapshot) -> str:
+def branch_switched(start: Snapshot, end: Snapshot, by: str = "The engine") -> str:
     """HEAD is on another branch than before."""
     before, after = ((each.branch or "").removeprefix("refs/heads/") for each in (start, end))
     back = f"git switch {shlex.quote(before)}" if before else f"git switch --detach {start.head}"
     return (
-        f"The engine switched the branch from {before or 'a detached HEAD'} to {after or 'a detached HEAD'}. "
+        f"{by} switched the branch from {before or 'a detached HEAD'} to {after or 'a detached HEAD'}. "
         f"Its work is in the tree. Type `{back}` to go back, or stay, then answer and resume."
     )
 

@@ -197,6 +197,8 @@ class VerificationWrapper:
             report, left, gates_changes = self._check(p, self._gates, end)
             if self._cancel.is_set() or p.left_s <= 0:
                 return self._cut_short(p, result)
+            if left.branch != end.branch:  # the engine's code did it, whoever ran that
+                return self._ask(p, result, questions.branch_switched(end, left, by="Running the gates"))
             weaker = self._integrity.open if self._integrity else ()
             more = p.round < self._policy.max_corrections
             if report.status != "failed":

@@ -11,6 +11,8 @@ import pytest
 from codeframe.core.gates import Gate, GateOutcome, GateReport, GateVerdict, declared_gates
 from codeframe.core.gates.compare import compare
 
+pytestmark = pytest.mark.engine  # at length, with the real tools (make test-engines)
+
 PASS = "def test_a(): assert True\n"
 # The body of a test that fails until it has run once.
 ONCE = """
@@ -62,7 +64,6 @@ def test_an_old_collection_error_and_addopts_x_do_not_hide_a_new_failure(project
     assert "test_b_red.py::test_old" in report.feedback().split("leave them as they are")[1]
 
 
-@pytest.mark.engine  # with the real xdist, which starts interpreters of its own
 def test_addopts_n_runs_in_parallel_and_tells_the_same(project):
     project.write({"pytest.ini": "[pytest]\naddopts = -p xdist -n 1 --dist load -x\n", "test_it.py": BOTH})
     result = project.base()["pytest"]
