@@ -178,7 +178,7 @@ class Conformance:
         assert (blocker["kind"], blocker["question"]) == ("question", "Which colour?")
         assert stage.status(task) == "BLOCKED"
         session = stage.run(task)["session_id"]
-        check(stage.cf("work", "resume", task), 1)  # not before it is answered
+        check(stage.cf("work", "resume", task), 3)  # not before it is answered
 
         answer = "@/etc/hostname blue " * 52_429  # 1 MiB
         check(stage.cf("blocker", "answer", blocker["id"], "-", stdin=answer), 0)
