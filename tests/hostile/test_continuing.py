@@ -275,3 +275,29 @@ def test_undo_of_a_chain_goes_back_to_before_the_first_run(stage: Stage, end: st
     assert not stage.is_there("more.py")
     assert stage.read("between.txt") == "a person, between two runs\n"
     stage.check_persons_work()
+
+
+def test_the_diff_is_of_the_task_not_of_its_last_run_alone(stage: Stage) -> None:
+    task = asked(stage)
+    answer(stage, task, "Spaces")
+    stage.again("resume", task).expect(0, "COMPLETED", None, "DONE")
+    whole = stage.cf("work", "diff", task.id, "--stat").stdout
+    assert "work.py" in whole
+    assert "more.py" in whole
+    assert "untracked.txt" not in whole
+    last = stage.workspace.store.runs.latest(task.id)
+    assert last is not None
+    assert "work.py" not in stage.cf("work", "diff", task.id, "--run", last.id, "--stat").stdout
+
+
+def test_a_login_that_works_by_now_no_longer_blocks(stage: Stage) -> None:
+    stage.engine.calls(
+        call(session(api_failed(401, "authentication_failed", "Not logged in · Please run /login"))),
+        call(session(said("all done"))),
+    )
+    task = stage.task()
+    stage.start(task).expect(3, "BLOCKED", "auth", "BLOCKED")
+    resumed = stage.again("resume", task)
+    resumed.expect(1, "FAILED", "no_change", "FAILED")
+    assert "Not logged in" not in resumed.said.stdout
+    assert stage.cf("blocker", "list").stdout == ""

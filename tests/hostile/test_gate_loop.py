@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.hostile.stage import Stage, prompt_text
 from tests.kit.claude_runs import api_failed, ran, session, unknown_session, verdict, wrote
 from tests.kit.repos import git, write
 from tests.kit.scenario import call, delete
+
+pytestmark = pytest.mark.engine  # at length, with the real tools (make test-engines)
 
 TEST_ADD = "from calc import add\n\n\ndef test_add():\n    assert add(2, 3) == 5\n"
 GOOD = "def add(a, b):\n    return a + b\n"
