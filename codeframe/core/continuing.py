@@ -6,7 +6,7 @@ import contextlib
 from pathlib import Path
 
 from codeframe.core.adapters.integrity_check import ASKED, Before
-from codeframe.core.leftovers import baseline_run, chain
+from codeframe.core.leftovers import baseline_run, chain, engine_calls
 from codeframe.core.models import BlockerStatus, ErrorClass, Leftover, Run, RunKind
 from codeframe.core.safe_read import read_regular
 from codeframe.core.snapshots import Snapshots
@@ -92,7 +92,7 @@ def checks_before(workspace: Workspace, snapshots: Snapshots, run: Run) -> Befor
     if first.id == run.id or first.base is None:
         return Before()
     earlier = [r for r in store.runs.list(task_id=run.task_id) if first.attempt <= r.attempt < run.attempt]
-    calls = [(call["start"], call["end"]) for each in earlier for call in store.runs.rounds(each.id)]
+    calls = [call for each in earlier for call in engine_calls(workspace, each)]
     paths = {path for start, end in calls for path, _, _ in snapshots.compare(start, end)}
     answered = {blocker.run_id for blocker in store.blockers.history(run.task_id) if blocker.answer}
     accepted = {key for each in earlier if each.id in answered for key in each.evidence.get(ASKED, ())}

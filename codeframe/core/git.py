@@ -44,6 +44,13 @@ _FIXED_ENVIRONMENT = {
     "GIT_NO_LAZY_FETCH": "1",
 }
 
+# Of ours, for commits that no branch shows: of a repository's own identity nothing is needed then.
+IDENTITY = {
+    f"GIT_{who}_{what}": value
+    for who in ("AUTHOR", "COMMITTER")
+    for what, value in (("NAME", "codeframe"), ("EMAIL", "codeframe@localhost"))
+}
+
 # Subcommands that would run a configured external diff or textconv program.
 _DIFFING = frozenset({"diff", "diff-files", "diff-index", "diff-tree", "format-patch", "log", "show"})
 

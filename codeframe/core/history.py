@@ -16,21 +16,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 from codeframe.core.errors import CodeFrameError
-from codeframe.core.git import Git, GitError, Repo
+from codeframe.core.git import IDENTITY, Git, GitError, Repo
 from codeframe.core.later import later
 from codeframe.core.safe_read import read_regular
 from codeframe.core.snapshots import Snapshot
+from codeframe.core.whole_file import write_whole
 
 MAX_LINES = 50
 _MAX_BYTES = 100_000_000  # of a list of refs
 _PARENTS = 5_000  # of one commit: they go through its command line
 _BRANCHES, _TAGS, _STASH = "refs/heads/", "refs/tags/", "refs/stash"
 # Nothing of it may differ from run to run: where the tips are the same, the commit is.
-_IDENTITY = {
-    f"GIT_{who}_{what}": value
-    for who in ("AUTHOR", "COMMITTER")
-    for what, value in (("NAME", "codeframe"), ("EMAIL", "codeframe@localhost"), ("DATE", "@0 +0000"))
-}
+_IDENTITY = IDENTITY | {f"GIT_{who}_DATE": "@0 +0000" for who in ("AUTHOR", "COMMITTER")}
 
 
 class Refs(NamedTuple):
@@ -125,9 +122,11 @@ class History:
     def _begin(self) -> None:
         refs = self._before = self._read()
         # As `git update-ref --stdin` takes it.
-        _write(self._record, "".join(f"update {ref} {oid}\n" for ref, oid in refs.tips.items()))
+        write_whole(self._record, "".join(f"update {ref} {oid}\n" for ref, oid in refs.tips.items()))
         if refs.stashes:
-            _write(self._stash_record, "".join(f"{oid}\t{words}\n" for oid, words in refs.stashes.items()))
+            write_whole(
+                self._stash_record, "".join(f"{oid}\t{words}\n" for oid, words in refs.stashes.items())
+            )
         # What is checked out is a parent of the run's first snapshot.
         branches = {oid for ref, oid in refs.tips.items() if not ref.startswith(_TAGS)}
         tips = sorted({*branches, *refs.stashes} - {refs.tips.get(refs.current)})
@@ -231,9 +230,3 @@ def _back(command: str) -> str:
 
 def _short(oid: str | None) -> str:
     return (oid or "nothing")[:10]
-
-
-def _write(file: Path, text: str) -> None:
-    fresh = file.with_name(f"{file.name}.new")
-    fresh.write_bytes(os.fsencode(text))
-    fresh.replace(file)

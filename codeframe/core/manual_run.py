@@ -232,9 +232,9 @@ def _to_verify(workspace: Workspace, task: Task) -> Run:
 
 def _end_gates(run: Run) -> None:
     """End what gates of this run left when `cf` was killed in the middle of them: there is no recovery to do it."""
-    from codeframe.core.process_sweep import end_processes, find_marked
+    from codeframe.core.process_sweep import end_marked
 
-    end_processes(lambda: find_marked(f"{run.id}/", prefix=True), grace_s=1.0)
+    end_marked(f"{run.id}/", prefix=True)
 
 
 def _refuse_elsewhere(workspace: Workspace, run: Run) -> None:

@@ -20,6 +20,9 @@ from codeframe.core.safe_read import read_regular
 
 GITLINK = "160000"
 
+# With any of these attributes what git stores may differ from what is on disk.
+CONVERTING = ("text", "eol", "crlf", "ident", "filter", "working-tree-encoding")
+
 # Unset is not enough for `working-tree-encoding`: git refuses false there, so it is made unspecified.
 _ATTRIBUTES = "* -text -ident -filter !eol !crlf !working-tree-encoding\n"
 

@@ -18,16 +18,13 @@ from codeframe.core.git import Completed, Git, GitError, GitStuck, Repo
 from codeframe.core.git_watch import HURRIED_S, blocking_file, hurried
 from codeframe.core.later import later
 from codeframe.core.permissions import Look
-from codeframe.core.raw_git import GITLINK, Entry, RawGit, nul, records, rows
+from codeframe.core.raw_git import CONVERTING, GITLINK, Entry, RawGit, nul, records, rows
 from codeframe.core.safe_read import open_regular, read_regular
 from codeframe.core.snapshot_scan import LeftOut, Scan, UserIndex
 
 LOCK_WAIT_S = 60.0  # for another snapshot of the tree to be finished
 _LOOK_AFTER_S = 2.0  # then it is asked whether that will ever be
 _MAX_CONFIG_BYTES = 10_000_000
-
-# With any of these attributes a file may differ from its blob although git calls it clean.
-_CONVERTING = ("text", "eol", "crlf", "ident", "filter", "working-tree-encoding")
 
 
 class SnapshotIndex:
@@ -201,7 +198,7 @@ class SnapshotIndex:
         """Tracked paths whose bytes on disk may differ from their blob."""
         if self._user_config.get("core.autocrlf", "false").lower() not in ("false", "no", "off", "0"):
             return frozenset(user.entries)
-        said = self._git.run("check-attr", "-z", "--stdin", *_CONVERTING, stdin=nul(user.entries)).stdout
+        said = self._git.run("check-attr", "-z", "--stdin", *CONVERTING, stdin=nul(user.entries)).stdout
         return frozenset(path for path, _, value in rows(said, 3) if value not in ("unspecified", "unset"))
 
     def _store(self, user: UserIndex, fresh: bool) -> tuple[str, tuple[LeftOut, ...]]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from codeframe.core.errors import CodeFrameError
-from codeframe.core.git import Git, Repo
+from codeframe.core.git import IDENTITY, Git, Repo
 from codeframe.core.later import later
 from codeframe.core.permissions import Permissions, changed_bits, expand
 from codeframe.core.raw_git import GITLINK, Entry, records, rows
@@ -28,13 +28,6 @@ __all__ = ["LARGE_FILE_BYTES", "FileChange", "LeftOut", "Snapshot", "Snapshots",
 
 LARGE_FILE_BYTES = 50_000_000  # untracked files above it are listed, not stored
 FILES_IN_EVIDENCE = 200
-
-# Of the repository's own identity nothing is needed, so that one without user.name works.
-_IDENTITY = {
-    f"GIT_{who}_{what}": value
-    for who in ("AUTHOR", "COMMITTER")
-    for what, value in (("NAME", "codeframe"), ("EMAIL", "codeframe@localhost"))
-}
 
 _NO_REFLOG = {
     "GIT_CONFIG_COUNT": "1",
@@ -324,7 +317,7 @@ class Snapshots:
     def _commit(self, tree: str, parents: Iterable[str], message: str) -> str:
         flags = [flag for parent in parents for flag in ("-p", parent)]
         text = message.encode("utf-8", "replace")
-        return self.git.text("commit-tree", tree, *flags, stdin=text, env=_IDENTITY)
+        return self.git.text("commit-tree", tree, *flags, stdin=text, env=IDENTITY)
 
     def _refs(self, task_id: str) -> dict[str, str]:
         said = self.git.text(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 
 from codeframe.core.errors import CodeFrameError
+from codeframe.core.git import IDENTITY
 from codeframe.core.models import Task
+from codeframe.core.person_index import put_entries
 from codeframe.core.task_commit import message_of
-from codeframe.core.task_work import TaskWork, index_of_head, put_entries
+from codeframe.core.task_work import TaskWork, index_of_head
 from codeframe.core.workspace import Workspace
 
 # Each against a setting of the person's that would make the patch one that `git am` reads otherwise.
@@ -16,11 +18,6 @@ _FORMAT = (
     "--subject-prefix=PATCH", "--no-numbered", "--no-cover-letter", "--no-attach", "--no-signature",
     "--no-to", "--no-cc", "--no-add-header", "--no-base", "-U3", f"-O{os.devnull}",
 )  # fmt: skip
-_NOBODY = {
-    f"GIT_{who}_{what}": value
-    for who in ("AUTHOR", "COMMITTER")
-    for what, value in (("NAME", "codeframe"), ("EMAIL", "codeframe@localhost"))
-}
 
 
 def patch_of(workspace: Workspace, task: Task) -> bytes:
@@ -38,7 +35,7 @@ def patch_of(workspace: Workspace, task: Task) -> bytes:
         parent = ("-p", work.head) if work.head else ()
         text = message_of(task, work.runs[-1], None).encode()
         known = work.git.text("config", "user.email", check=False)
-        commits = [work.git.text("commit-tree", tree, *parent, stdin=text, env=None if known else _NOBODY)]
+        commits = [work.git.text("commit-tree", tree, *parent, stdin=text, env=None if known else IDENTITY)]
     else:
         grep = ("--fixed-strings", f"--grep=CodeFrame-Task: {task.id}")
         commits = work.git.text("log", "--reverse", "--format=%H", *grep, "HEAD", "--", check=False).split()

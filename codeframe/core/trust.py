@@ -14,6 +14,7 @@ from codeframe.core.errors import CodeFrameError, RequirementsError, how_to_writ
 from codeframe.core.lease import Lease
 from codeframe.core.process_sweep import MARKER
 from codeframe.core.safe_read import read_regular
+from codeframe.core.whole_file import write_whole
 from codeframe.core.workspace import Workspace
 
 _MAX_RECORD_BYTES = 4 * 1024 * 1024
@@ -144,14 +145,10 @@ class Trust:
 
     def _write(self, known: Mapping[str, list[str]]) -> None:
         about = {"workspace": self._workspace.id, "root": str(self._workspace.root), "items": known}
-        fresh = self.path.with_name(f"{self.path.name}.new")  # one writer at a time: see `_locked`
         try:
-            fresh.unlink(missing_ok=True)
-            with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-                json.dump(about, file, indent=1)
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.replace(self.path)
+            write_whole(
+                self.path, json.dumps(about, indent=1), mode=0o600
+            )  # one writer at a time: see `_locked`
         except OSError as error:
             raise _not_kept(self.path, error) from error
 

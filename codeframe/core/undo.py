@@ -11,12 +11,13 @@ import os
 import stat
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from codeframe.core.errors import UsageError
 from codeframe.core.git import BlobReader
 from codeframe.core.permissions import changed_bits
-from codeframe.core.raw_git import GITLINK, Entry, index_info, nul, records
+from codeframe.core.person_index import collisions, put_entries, staged_entries
+from codeframe.core.raw_git import GITLINK, Entry, nul, records
 from codeframe.core.replacing import Replacing
 from codeframe.core.safe_read import open_regular
 from codeframe.core.snapshot_scan import in_real_folders
@@ -278,23 +279,18 @@ def _remove_empty(folder: Path) -> None:
 
 
 def _restore_index(snapshots: Snapshots, changes: Iterable[tuple[str, Entry | None, Entry | None]]) -> None:
-    """Put back what was staged, wherever the index still is what the run left."""
-    staged = {path: (before, after) for path, before, after in changes}
-    if not staged:
+    """Put back what was staged, wherever the index still is what the run left, and nothing of a person's is in
+    the way."""
+    changed = {path: (after, before) for path, before, after in changes}
+    if not changed:
         return
-    now: dict[str, Entry] = {}
-    for record in records(snapshots.git.run("ls-files", "-z", "-s").stdout):
-        meta, path = record.split("\t", 1)
-        mode, oid, _ = meta.split(" ")
-        now[path] = Entry(mode, oid)
-    entries = {
-        path: before or cast(Entry, after).removal()
-        for path, (before, after) in staged.items()
-        if now.get(path) == after
-    }
-    if entries:
-        unfiltered = snapshots.git.unfiltered()
-        snapshots.git.run("update-index", "-z", "--index-info", stdin=index_info(entries), env=unfiltered)
+    now = staged_entries(snapshots.git)
+    steps = {path: step for path, step in changed.items() if now.get(path) == step[0]}
+    gone = {path for path, (_, before) in steps.items() if before is None}
+    back = steps.keys() - gone
+    for path in collisions(now.keys() - gone, back):
+        del steps[path]
+    put_entries(snapshots.git, steps)
 
 
 def _note(base: Snapshot, end: Snapshot, now: Snapshot) -> str:

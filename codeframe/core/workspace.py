@@ -15,6 +15,7 @@ from codeframe.core.errors import CodeFrameError, UsageError, how_to_write
 from codeframe.core.git import Git, Repo, discover
 from codeframe.core.lease import Lease
 from codeframe.core.safe_read import read_regular
+from codeframe.core.whole_file import write_whole
 
 if TYPE_CHECKING:
     from codeframe.core.store import Store
@@ -225,13 +226,8 @@ def _registered(repo: Repo, entry_name: str = _ENTRY) -> list[tuple[str, Path]]:
 def _register(repo: Repo, id_: str, place: Path) -> None:
     state_dir = _state_home(repo) / id_
     _make_private(state_dir)
-    fresh = state_dir / f"{_ENTRY}.new"
     try:
-        with fresh.open("w", encoding="utf-8") as file:
-            json.dump({"id": id_, "path": place.as_posix()}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.rename(state_dir / _ENTRY)
+        write_whole(state_dir / _ENTRY, json.dumps({"id": id_, "path": place.as_posix()}))
     except OSError as error:
         raise _not_writable(state_dir, error) from error
 

@@ -29,7 +29,6 @@ from codeframe.core.agent_adapter import (
 )
 from codeframe.core.blocker_detection import question_in_prose
 from codeframe.core.history import History
-from codeframe.core.later import later
 from codeframe.core.models import ErrorClass, TokenUsage
 from codeframe.core.redaction import Redactor
 from codeframe.core.snapshots import FileChange, Snapshot, Snapshots
@@ -285,11 +284,11 @@ class VerificationWrapper:
             result = self._inner.execute(told, workspace, context, max(1, int(p.left_s * 1000)))
         finally:
             pump.join(timeout=5)
-        refs = later(self._history.look) if self._history else None
+        refs = self._history.look() if self._history else None  # while the snapshot is taken
         end = self._snapshots.take(context.task_id, "end")
         changes = tuple(self._snapshots.changes(start.commit, end.commit))
         commits = tuple(self._snapshots.commits_between(start, end))
-        moved = self._history.moved(refs(), start, end) if self._history and refs else ()
+        moved = self._history.moved(refs, start, end) if self._history and refs else ()
         record = RoundRecord(p.round, reason, start.commit, end.commit, result, changes, commits, moved=moved)
         self.rounds.append(record)
         self._recorder.returned(len(self.rounds) - 1, record)

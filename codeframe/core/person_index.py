@@ -1,0 +1,48 @@
+"""The person's own index: what is staged, and entries set in it beside all the others (rules 4.2, 10.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from codeframe.core.git import Git
+from codeframe.core.raw_git import Entry, index_info, records
+
+Step = tuple[Entry | None, Entry | None]  # what is there, what is to be
+
+
+def staged_entries(git: Git) -> dict[str, Entry]:
+    """What the index holds, by path; of a conflict nothing."""
+    found = {}
+    for record in records(git.run("ls-files", "-z", "-s").stdout):
+        meta, path = record.split("\t", 1)
+        mode, oid, stage = meta.split(" ")
+        if stage == "0":
+            found[path] = Entry(mode, oid)
+    return found
+
+
+def put_entries(git: Git, entries: Mapping[str, Step], index: Path | None = None) -> None:
+    """Set entries of the index, or of the one in the file `index`. Runs no filter of the repository's."""
+    steps: dict[str, Entry] = {}
+    for path, (old, new) in entries.items():
+        if new is not None and new != old:
+            steps[path] = new
+        elif new is None and old is not None:
+            steps[path] = old.removal()
+    if steps:
+        env = git.unfiltered() | ({"GIT_INDEX_FILE": str(index)} if index else {})
+        git.run("update-index", "-z", "--index-info", stdin=index_info(steps), env=env)
+
+
+def collisions(staged: Iterable[str], new: Iterable[str]) -> set[str]:
+    """Those of the paths `new` that are a folder of something staged, or lie below a staged file: git would
+    drop what is staged there without a word."""
+    there = set(staged)
+    folders = {folder for path in there for folder in _above(path)}
+    return {path for path in new if path in folders or not there.isdisjoint(_above(path))}
+
+
+def _above(path: str) -> list[str]:
+    parts = path.split("/")
+    return ["/".join(parts[:n]) for n in range(1, len(parts))]
