@@ -15,8 +15,9 @@ app = Commands("Show and change settings.")
 @app.command()
 def show(json: bool = typer.Option(False, "--json", help="Print as JSON.")) -> None:
     """Show every setting, and whether it was set."""
-    from codeframe.core.config import DEFAULTS, KEYS, load_environment_config
+    from codeframe.core.config import load_environment_config
     from codeframe.core.durations import format_duration
+    from codeframe.core.environment_config import DEFAULTS, KEYS
     from codeframe.core.run_options import DEFAULT_STALL_TIMEOUT_S, DEFAULT_TIMEOUT_S
 
     config = load_environment_config(workspace_here().root)

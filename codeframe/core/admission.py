@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from codeframe.core import config as configuration
 from codeframe.core.engine_registry import DEFAULT_WHY, TYPED_WHY, EngineRegistry, resolve_engine
+from codeframe.core.environment_config import EnvironmentConfig
 from codeframe.core.errors import EXIT_BLOCKED, CodeFrameError, RequirementsError, UsageError
 from codeframe.core.leftovers import snapshots_of, unaccepted
 from codeframe.core.models import (
@@ -109,9 +110,7 @@ def admit(workspace: Workspace, planned: Plan, request: Request) -> Run:
         raise
 
 
-def gate_suite(
-    workspace: Workspace, config: configuration.EnvironmentConfig, *, strict: bool = False
-) -> GateSuite:
+def gate_suite(workspace: Workspace, config: EnvironmentConfig, *, strict: bool = False) -> GateSuite:
     """The gates that really run here: the declared ones, else those found (rule 6.1)."""
     from codeframe.core.gates import GateSuite, declared_gates, find_gates
 

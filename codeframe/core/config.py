@@ -1,105 +1,22 @@
-"""The configuration of a workspace: `.codeframe/config.yaml` (or .json), checked key by key."""
+"""The configuration file of a workspace, `.codeframe/config.yaml` (or .json): read it, and set a key in it."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from codeframe.core.durations import parse_duration
+from codeframe.core.environment_config import ALIAS, GATES_EXAMPLE, KEYS, EnvironmentConfig, nearest, to_bool
 from codeframe.core.errors import CodeFrameError, UsageError, how_to_write, not_written
 from codeframe.core.folder_lock import folder_locked
 from codeframe.core.safe_read import Unreadable, read_regular, read_text_inside
 from codeframe.core.strict_parse import parse_json, parse_yaml
 
 CONFIG_DIR = ".codeframe"
-_ALIAS = "default_engine"  # of `engine`
-_GATES_EXAMPLE = "[{name: unit, command: pytest -q, timeout: 10m}]"
 _MAX_DOCUMENT_BYTES = 256 * 1024  # of a configuration file or a Markdown file with front matter
-_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
-
-
-@dataclass
-class EnvironmentConfig:
-    """What a person configured; `validate` says what is wrong with it.
-
-    Durations stay as they were typed (`900`, "15m"; see durations.py). `gates` is None when they
-    are to be found, else a list of {"name": str, "command": str or list of str, and, if
-    wanted, "timeout": duration}. `unknown` keeps keys that have no meaning here, to report them.
-    """
-
-    engine: str | None = None
-    model: str | None = None
-    gates: list[dict[str, Any]] | None = None
-    require_gates: bool = False
-    strict: bool = False
-    integrity: str = "report"
-    timeout: str | int | float | None = None
-    stall_timeout: str | int | float | None = None
-    max_corrections: int = 3
-    stall_action: str = "blocker"
-    autonomy: str = "workspace"
-    network: str = "on"
-    tech_stack: str | None = None
-    unknown: dict[str, Any] = field(default_factory=dict, repr=False)
-
-    @property
-    def timeout_s(self) -> float | None:
-        """`timeout` in seconds."""
-        return None if self.timeout is None else parse_duration(self.timeout)
-
-    @property
-    def stall_timeout_s(self) -> float | None:
-        """`stall_timeout` in seconds."""
-        return None if self.stall_timeout is None else parse_duration(self.stall_timeout)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> EnvironmentConfig:
-        """The configuration in `data`, whatever its values are; None stands for the default.
-
-        `default_engine` counts as `engine`.
-        """
-        config = cls()
-        for key, value in data.items():
-            if key == _ALIAS and (value is None or data.get("engine") in (None, value)):
-                key = "engine"
-            if key not in KEYS:
-                config.unknown[str(key)] = value
-            elif value is not None:
-                setattr(config, key, _CONVERT[key](value) if key in _CONVERT else value)
-        return config
-
-    def to_dict(self) -> dict[str, Any]:
-        """What differs from the defaults, as `from_dict` reads it."""
-        changed = {key: getattr(self, key) for key in KEYS if getattr(self, key) != DEFAULTS[key]}
-        return changed | self.unknown
-
-    def validate(self) -> list[str]:
-        """One sentence for each thing that is wrong; empty when all is well."""
-        sentences = []
-        for key in KEYS:
-            value = getattr(self, key)
-            if value is not None or DEFAULTS[key] is not None:
-                problem = _CHECK[key](value)
-                if problem:
-                    sentences.append(f"`{key}` {problem}, not {_shown(value)}.")
-        for key, value in self.unknown.items():
-            if key == _ALIAS:
-                sentences.append(
-                    f"`engine` ({_shown(self.engine)}) and `{_ALIAS}` ({_shown(value)}) are the same"
-                    " key and differ."
-                )
-            else:
-                sentences.append(f"`{key}` is not a key of the configuration.{_nearest(key)}")
-        return sentences
-
-
-KEYS = tuple(f.name for f in fields(EnvironmentConfig) if f.name != "unknown")
-DEFAULTS = {f.name: f.default for f in fields(EnvironmentConfig) if f.default is not MISSING}
 
 
 def load_environment_config(repo_path: Path) -> EnvironmentConfig:
@@ -119,9 +36,9 @@ def set_value(repo_path: Path, key: str, value_text: str) -> EnvironmentConfig:
     Comments stay where the key has a line of its own. UsageError when the key or the value, or
     anything else in the file, makes no sense: nothing is written then.
     """
-    if key not in KEYS and key != _ALIAS:
+    if key not in KEYS and key != ALIAS:
         raise UsageError(
-            f"`{key}` is not a key of the configuration.{_nearest(key)}", f"Keys: {', '.join(KEYS)}"
+            f"`{key}` is not a key of the configuration.{nearest(key)}", f"Keys: {', '.join(KEYS)}"
         )
     with folder_locked(repo_path):
         return _set(repo_path, key, value_text)
@@ -131,10 +48,10 @@ def _set(repo_path: Path, key: str, value_text: str) -> EnvironmentConfig:
     path = _config_path(repo_path)
     data = _read(path) if path else {}
     # The name the file already uses wins; when it uses both, one is enough.
-    if key in ("engine", _ALIAS):
-        key = _ALIAS if set(data) & {"engine", _ALIAS} == {_ALIAS} else "engine"
+    if key in ("engine", ALIAS):
+        key = ALIAS if set(data) & {"engine", ALIAS} == {ALIAS} else "engine"
         if key == "engine":
-            data.pop(_ALIAS, None)
+            data.pop(ALIAS, None)
     data[key] = _typed(key, value_text)
     config = EnvironmentConfig.from_dict(data)
     _refuse_invalid(config, path, f"Type: cf config set {key} {_EXAMPLES[key]}")
@@ -274,27 +191,12 @@ def _refuse_invalid(config: EnvironmentConfig, path: Path | None, hint: str) -> 
         raise UsageError(where + " ".join(sentences), hint)
 
 
-def _shown(value: Any) -> str:
-    """A value for an error: whole where it is a short scalar, never a structure of unknown size."""
-    if isinstance(value, list | dict):
-        return "a list" if isinstance(value, list) else "a mapping"
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _nearest(key: str) -> str:
-    import difflib
-
-    close = difflib.get_close_matches(key, KEYS, n=1)
-    return f" Did you mean `{close[0]}`?" if close else ""
-
-
 # What a person may type for a key.
 _EXAMPLES: Mapping[str, str] = {
     "engine": "NAME (cf engines list names them)",
-    _ALIAS: "NAME (cf engines list names them)",
+    ALIAS: "NAME (cf engines list names them)",
     "model": "NAME",
-    "gates": f"'{_GATES_EXAMPLE}'",
+    "gates": f"'{GATES_EXAMPLE}'",
     "require_gates": "true",
     "strict": "true",
     "integrity": "block",
@@ -307,25 +209,6 @@ _EXAMPLES: Mapping[str, str] = {
     "tech_stack": "'Python 3.12, pytest'",
 }
 
-# How values are read. `yes` and `off` reach us as text from our own loader, as booleans from others.
-
-
-def _to_bool(value: Any) -> Any:
-    if isinstance(value, str) and value.lower() in _TRUE + _FALSE:
-        return value.lower() in _TRUE
-    return value
-
-
-def _to_switch(value: Any) -> Any:
-    return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
-
-
-_CONVERT: Mapping[str, Callable[[Any], Any]] = {
-    "require_gates": _to_bool,
-    "strict": _to_bool,
-    "network": _to_switch,
-}
-
 
 def _typed(key: str, text: str) -> Any:
     """The value a person means by `text` on the command line."""
@@ -335,79 +218,10 @@ def _typed(key: str, text: str) -> Any:
             return parse_yaml(text)
         except ValueError as error:
             raise UsageError(
-                f"The value of `gates` is not YAML: {error}.", f"Type: cf config set gates '{_GATES_EXAMPLE}'"
+                f"The value of `gates` is not YAML: {error}.", f"Type: cf config set gates '{GATES_EXAMPLE}'"
             ) from error
     if key in ("require_gates", "strict"):
-        return _to_bool(text.strip())
+        return to_bool(text.strip())
     if key == "max_corrections" and re.fullmatch(r"[0-9]{1,9}", text.strip()):
         return int(text)
     return text.strip()
-
-
-# What is wrong with a value, as the end of the sentence "`key` ..., not VALUE."; "" when nothing is.
-
-
-def _text(value: Any) -> str:
-    return "" if isinstance(value, str) and value.strip() else "has to be text (put it in quotes)"
-
-
-def _boolean(value: Any) -> str:
-    return "" if isinstance(value, bool) else "has to be true or false"
-
-
-def _whole_number(value: Any) -> str:
-    good = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 1000
-    return "" if good else "has to be a whole number from 0 to 1000"
-
-
-def _duration(value: Any) -> str:
-    try:
-        if isinstance(value, str | int | float):
-            parse_duration(value)
-            return ""
-    except UsageError:
-        pass
-    return "has to be a duration like 90, 90s, 15m or 2h"
-
-
-def _one_of(*words: str) -> Callable[[Any], str]:
-    return lambda value: "" if value in words else f"has to be {' or '.join(words)}"
-
-
-def _gates(value: Any) -> str:
-    problem = f"has to be a list like {_GATES_EXAMPLE}, where timeout is optional"
-    if not isinstance(value, list):
-        return problem
-    names = [gate.get("name") for gate in value if isinstance(gate, dict)]
-    if len(names) < len(value) or not all(map(_good_gate, value)):
-        return problem
-    return "has to give each gate a name of its own" if len(set(names)) < len(names) else ""
-
-
-def _good_gate(gate: dict[Any, Any]) -> bool:
-    command = gate.get("command")
-    words: Iterable[Any] = command if isinstance(command, list) else [command]
-    return (
-        set(gate) <= {"name", "command", "timeout"}
-        and not _text(gate.get("name"))
-        and bool(command)
-        and all(isinstance(word, str) and word.strip() for word in words)
-        and ("timeout" not in gate or not _duration(gate["timeout"]))
-    )
-
-
-_CHECK: Mapping[str, Callable[[Any], str]] = {
-    "engine": _text,
-    "model": _text,
-    "gates": _gates,
-    "require_gates": _boolean,
-    "strict": _boolean,
-    "integrity": _one_of("report", "block"),
-    "timeout": _duration,
-    "stall_timeout": _duration,
-    "max_corrections": _whole_number,
-    "stall_action": _one_of("retry", "blocker", "fail"),
-    "autonomy": _one_of("workspace", "full"),
-    "network": _one_of("on", "off"),
-    "tech_stack": _text,
-}

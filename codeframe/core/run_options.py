@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from codeframe.core.config import EnvironmentConfig
+from codeframe.core.environment_config import EnvironmentConfig
 from codeframe.core.errors import UsageError
 from codeframe.core.models import ErrorClass, Run, RunStatus
 

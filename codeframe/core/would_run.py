@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from codeframe.core.config import EnvironmentConfig
 from codeframe.core.engine_registry import EngineRegistry
+from codeframe.core.environment_config import EnvironmentConfig
 from codeframe.core.errors import RequirementsError
 from codeframe.core.safe_read import read_regular
 from codeframe.core.trust import Item, Trust

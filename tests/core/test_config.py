@@ -13,13 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codeframe.core.config import (
-    DEFAULTS,
-    EnvironmentConfig,
-    front_matter,
-    load_environment_config,
-    set_value,
-)
+from codeframe.core.config import front_matter, load_environment_config, set_value
+from codeframe.core.environment_config import DEFAULTS, EnvironmentConfig
 from codeframe.core.errors import CodeFrameError, UsageError
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from codeframe.core.config import EnvironmentConfig
+from codeframe.core.environment_config import EnvironmentConfig
 from codeframe.core.models import ErrorClass, Run, RunStatus, utc_now
 from codeframe.core.run_options import RunOptions
 

@@ -1,0 +1,199 @@
+"""What can be configured: the keys, their defaults, how a value is read, and what may be wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any
+
+from codeframe.core.durations import parse_duration
+from codeframe.core.errors import UsageError
+
+ALIAS = "default_engine"  # of `engine`
+GATES_EXAMPLE = "[{name: unit, command: pytest -q, timeout: 10m}]"
+_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+
+
+@dataclass
+class EnvironmentConfig:
+    """What a person configured; `validate` says what is wrong with it.
+
+    Durations stay as they were typed (`900`, "15m"; see durations.py). `gates` is None when they
+    are to be found, else a list of {"name": str, "command": str or list of str, and, if
+    wanted, "timeout": duration}. `unknown` keeps keys that have no meaning here, to report them.
+    """
+
+    engine: str | None = None
+    model: str | None = None
+    gates: list[dict[str, Any]] | None = None
+    require_gates: bool = False
+    strict: bool = False
+    integrity: str = "report"
+    timeout: str | int | float | None = None
+    stall_timeout: str | int | float | None = None
+    max_corrections: int = 3
+    stall_action: str = "blocker"
+    autonomy: str = "workspace"
+    network: str = "on"
+    tech_stack: str | None = None
+    unknown: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def timeout_s(self) -> float | None:
+        """`timeout` in seconds."""
+        return None if self.timeout is None else parse_duration(self.timeout)
+
+    @property
+    def stall_timeout_s(self) -> float | None:
+        """`stall_timeout` in seconds."""
+        return None if self.stall_timeout is None else parse_duration(self.stall_timeout)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> EnvironmentConfig:
+        """The configuration in `data`, whatever its values are; None stands for the default.
+
+        `default_engine` counts as `engine`.
+        """
+        config = cls()
+        for key, value in data.items():
+            if key == ALIAS and (value is None or data.get("engine") in (None, value)):
+                key = "engine"
+            if key not in KEYS:
+                config.unknown[str(key)] = value
+            elif value is not None:
+                setattr(config, key, _CONVERT[key](value) if key in _CONVERT else value)
+        return config
+
+    def to_dict(self) -> dict[str, Any]:
+        """What differs from the defaults, as `from_dict` reads it."""
+        changed = {key: getattr(self, key) for key in KEYS if getattr(self, key) != DEFAULTS[key]}
+        return changed | self.unknown
+
+    def validate(self) -> list[str]:
+        """One sentence for each thing that is wrong; empty when all is well."""
+        sentences = []
+        for key in KEYS:
+            value = getattr(self, key)
+            if value is not None or DEFAULTS[key] is not None:
+                problem = _CHECK[key](value)
+                if problem:
+                    sentences.append(f"`{key}` {problem}, not {_shown(value)}.")
+        for key, value in self.unknown.items():
+            if key == ALIAS:
+                sentences.append(
+                    f"`engine` ({_shown(self.engine)}) and `{ALIAS}` ({_shown(value)}) are the same"
+                    " key and differ."
+                )
+            else:
+                sentences.append(f"`{key}` is not a key of the configuration.{nearest(key)}")
+        return sentences
+
+
+KEYS = tuple(f.name for f in fields(EnvironmentConfig) if f.name != "unknown")
+DEFAULTS = {f.name: f.default for f in fields(EnvironmentConfig) if f.default is not MISSING}
+
+
+# How values are read. `yes` and `off` reach us as text from our own loader, as booleans from others.
+
+
+def to_bool(value: Any) -> Any:
+    """The boolean that `value` is, or is a word for; anything else as it is."""
+    if isinstance(value, str) and value.lower() in _TRUE + _FALSE:
+        return value.lower() in _TRUE
+    return value
+
+
+def _to_switch(value: Any) -> Any:
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
+
+
+_CONVERT: Mapping[str, Callable[[Any], Any]] = {
+    "require_gates": to_bool,
+    "strict": to_bool,
+    "network": _to_switch,
+}
+
+
+# What is wrong with a value, as the end of the sentence "`key` ..., not VALUE."; "" when nothing is.
+
+
+def _text(value: Any) -> str:
+    return "" if isinstance(value, str) and value.strip() else "has to be text (put it in quotes)"
+
+
+def _boolean(value: Any) -> str:
+    return "" if isinstance(value, bool) else "has to be true or false"
+
+
+def _whole_number(value: Any) -> str:
+    good = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 1000
+    return "" if good else "has to be a whole number from 0 to 1000"
+
+
+def _duration(value: Any) -> str:
+    try:
+        if isinstance(value, str | int | float):
+            parse_duration(value)
+            return ""
+    except UsageError:
+        pass
+    return "has to be a duration like 90, 90s, 15m or 2h"
+
+
+def _one_of(*words: str) -> Callable[[Any], str]:
+    return lambda value: "" if value in words else f"has to be {' or '.join(words)}"
+
+
+def _gates(value: Any) -> str:
+    problem = f"has to be a list like {GATES_EXAMPLE}, where timeout is optional"
+    if not isinstance(value, list):
+        return problem
+    names = [gate.get("name") for gate in value if isinstance(gate, dict)]
+    if len(names) < len(value) or not all(map(_good_gate, value)):
+        return problem
+    return "has to give each gate a name of its own" if len(set(names)) < len(names) else ""
+
+
+def _good_gate(gate: dict[Any, Any]) -> bool:
+    command = gate.get("command")
+    words: Iterable[Any] = command if isinstance(command, list) else [command]
+    return (
+        set(gate) <= {"name", "command", "timeout"}
+        and not _text(gate.get("name"))
+        and bool(command)
+        and all(isinstance(word, str) and word.strip() for word in words)
+        and ("timeout" not in gate or not _duration(gate["timeout"]))
+    )
+
+
+_CHECK: Mapping[str, Callable[[Any], str]] = {
+    "engine": _text,
+    "model": _text,
+    "gates": _gates,
+    "require_gates": _boolean,
+    "strict": _boolean,
+    "integrity": _one_of("report", "block"),
+    "timeout": _duration,
+    "stall_timeout": _duration,
+    "max_corrections": _whole_number,
+    "stall_action": _one_of("retry", "blocker", "fail"),
+    "autonomy": _one_of("workspace", "full"),
+    "network": _one_of("on", "off"),
+    "tech_stack": _text,
+}
+
+
+def _shown(value: Any) -> str:
+    """A value for an error: whole where it is a short scalar, never a structure of unknown size."""
+    if isinstance(value, list | dict):
+        return "a list" if isinstance(value, list) else "a mapping"
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def nearest(key: str) -> str:
+    """A sentence that names the key somebody may have meant by `key`; "" for none."""
+    import difflib
+
+    close = difflib.get_close_matches(key, KEYS, n=1)
+    return f" Did you mean `{close[0]}`?" if close else ""
