@@ -20,7 +20,6 @@ prompt cache on resume).
 from __future__ import annotations
 
 import json
-import math
 import os
 import shutil
 import signal
@@ -32,6 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from codeframe.core.adapters.heard import Terminal
+from codeframe.core.adapters.json_values import dict_of, dicts_in, list_of, number_of, text_of
 from codeframe.core.adapters.subprocess_adapter import Launch, SubprocessAdapter, engine_environment
 from codeframe.core.adapters.verdict_report import VERDICT_SCHEMA, instructions, parse_structured
 from codeframe.core.agent_adapter import AgentContext, AgentEvent, AgentResult, Capabilities
@@ -194,8 +194,8 @@ class ClaudeCodeAdapter(SubprocessAdapter):
     def parse(self, obj: dict[str, Any]) -> Iterable[AgentEvent]:
         """One event of the stream. Any field may have any type: what is not as expected is passed over."""
         heard = self.heard
-        heard.session_id = _text(obj.get("session_id")) or heard.session_id
-        kind = _text(obj.get("type"))
+        heard.session_id = text_of(obj.get("session_id")) or heard.session_id
+        kind = text_of(obj.get("type"))
         if kind == "assistant":
             return self._assistant(obj)
         if kind == "user":
@@ -203,7 +203,7 @@ class ClaudeCodeAdapter(SubprocessAdapter):
         if kind == "system":
             return list(self._system(obj))
         if kind == "rate_limit_event":
-            self._rate_limit(_dict(obj.get("rate_limit_info")))
+            self._rate_limit(dict_of(obj.get("rate_limit_info")))
         elif kind == "result":
             self._result(obj)
         return []
@@ -217,10 +217,10 @@ class ClaudeCodeAdapter(SubprocessAdapter):
         return result
 
     def _system(self, obj: dict[str, Any]) -> Iterator[AgentEvent]:
-        subtype = _text(obj.get("subtype"))
+        subtype = text_of(obj.get("subtype"))
         if subtype == "init":
             self.heard.terminal = None  # a background command that ended wakes another turn
-            self._model = _text(obj.get("model")) or self._model
+            self._model = text_of(obj.get("model")) or self._model
             # With its window, as in "…[1m]": a resumed session that is not given this very name
             # gets another system prompt, and so loses its prompt cache (observed).
             if self._model and "model" not in self.heard.evidence:
@@ -228,11 +228,11 @@ class ClaudeCodeAdapter(SubprocessAdapter):
                 yield AgentEvent(
                     "progress", f"{self.name} asks {self._model}", metadata={"model": self._model}
                 )
-            self.heard.evidence["engine_version"] = _text(obj.get("claude_code_version"))
+            self.heard.evidence["engine_version"] = text_of(obj.get("claude_code_version"))
         elif subtype == "api_retry":
-            attempt, most = _number(obj.get("attempt")), _number(obj.get("max_retries"))
-            wait = _number(obj.get("retry_delay_ms")) / 1000
-            what = _text(obj.get("error")) or "the API did not answer"
+            attempt, most = number_of(obj.get("attempt")), number_of(obj.get("max_retries"))
+            wait = number_of(obj.get("retry_delay_ms")) / 1000
+            what = text_of(obj.get("error")) or "the API did not answer"
             yield AgentEvent("progress", f"{what}: retry {attempt:.0f} of {most:.0f} in {wait:.0f} s")
         elif subtype == "model_fallback":
             yield AgentEvent("progress", "fell back to another model")
@@ -242,8 +242,8 @@ class ClaudeCodeAdapter(SubprocessAdapter):
         in_subagent = obj.get("parent_tool_use_id") is not None
         if not in_subagent:
             self.heard.terminal = None
-            self._assistant_error = _text(obj.get("error"))
-        for block in _dicts(_dict(obj.get("message")).get("content")):
+            self._assistant_error = text_of(obj.get("error"))
+        for block in dicts_in(dict_of(obj.get("message")).get("content")):
             kind = block.get("type")
             if kind == "text" and not obj.get("error") and (text := _spoken(block.get("text"))):
                 if not in_subagent:
@@ -254,20 +254,20 @@ class ClaudeCodeAdapter(SubprocessAdapter):
         return events
 
     def _tool_call(self, block: dict[str, Any]) -> Iterator[AgentEvent]:
-        call, tool, given = _text(block.get("id")), _text(block.get("name")), _dict(block.get("input"))
-        path = _text(given.get(_WRITERS.get(tool, "")))
+        call, tool, given = text_of(block.get("id")), text_of(block.get("name")), dict_of(block.get("input"))
+        path = text_of(given.get(_WRITERS.get(tool, "")))
         self._calls[call] = (tool, path)
         if tool not in _NOT_COMMANDS:
             self.heard.open_tools.add(call)
         if tool == "Bash":
-            yield AgentEvent("command_run", _text(given.get("command")), metadata={"tool_use_id": call})
+            yield AgentEvent("command_run", text_of(given.get("command")), metadata={"tool_use_id": call})
         elif tool != "StructuredOutput":
-            about = path or next((t for k in _TELLING if (t := _text(given.get(k)))), "")
+            about = path or next((t for k in _TELLING if (t := text_of(given.get(k)))), "")
             yield AgentEvent("progress", f"{tool} {about}".strip())
 
     def _tool_results(self, obj: dict[str, Any]) -> Iterator[AgentEvent]:
-        for block in _dicts(_dict(obj.get("message")).get("content")):
-            call = _text(block.get("tool_use_id"))
+        for block in dicts_in(dict_of(obj.get("message")).get("content")):
+            call = text_of(block.get("tool_use_id"))
             if block.get("type") != "tool_result" or call not in self._calls:
                 continue
             tool, path = self._calls.pop(call)
@@ -279,7 +279,7 @@ class ClaudeCodeAdapter(SubprocessAdapter):
             self._succeeded += tool != "StructuredOutput"
             if path:
                 # Sub-agents' events lack `tool_use_result`; the words are the tool's own, not the model's.
-                created = _dict(obj.get("tool_use_result")).get("type") == "create" or _text(
+                created = dict_of(obj.get("tool_use_result")).get("type") == "create" or text_of(
                     block.get("content")
                 ).startswith("File created")
                 yield self.heard.file(path, "created" if created else "modified")
@@ -287,20 +287,20 @@ class ClaudeCodeAdapter(SubprocessAdapter):
     def _rate_limit(self, info: dict[str, Any]) -> None:
         """A subscription's allowance is used up; `resetsAt` is in seconds since 1970."""
         if info.get("status") == "rejected":
-            self._quota_resets_at = _number(info.get("resetsAt"))
-            self.heard.evidence["rate_limit_type"] = _text(info.get("rateLimitType"))
+            self._quota_resets_at = number_of(info.get("resetsAt"))
+            self.heard.evidence["rate_limit_type"] = text_of(info.get("rateLimitType"))
 
     def _result(self, obj: dict[str, Any]) -> None:
         """The end of a turn. Of several the last counts; its `modelUsage` includes the earlier ones'."""
         heard = self.heard
         heard.open_tools.clear()
         heard.usage = self._usage(obj)
-        said = _spoken(obj.get("result")) or "\n".join(filter(None, map(_spoken, _list(obj.get("errors")))))
+        said = _spoken(obj.get("result")) or "\n".join(filter(None, map(_spoken, list_of(obj.get("errors")))))
         heard.report = parse_structured(obj.get("structured_output")) or heard.report
-        if denied := [_text(d.get("tool_name")) for d in _dicts(obj.get("permission_denials"))]:
+        if denied := [text_of(d.get("tool_name")) for d in dicts_in(obj.get("permission_denials"))]:
             # Even a run that was denied everything says success.
             heard.evidence |= {"permission_denials": denied, "fully_denied": self._succeeded == 0}
-        subtype = _text(obj.get("subtype"))
+        subtype = text_of(obj.get("subtype"))
         if obj.get("is_error") not in (False, None) or subtype.startswith("error"):
             heard.terminal = self._error(obj, subtype, said or subtype or "an error without a text")
         elif obj.get("num_turns") == 0 and heard.report is None:
@@ -314,9 +314,9 @@ class ClaudeCodeAdapter(SubprocessAdapter):
         if _SESSION_GONE in text and subtype == "error_during_execution":
             self.heard.evidence["session_lost"] = True
             return Terminal(text, ErrorClass.PROTOCOL)
-        status = _number(obj.get("api_error_status"))
+        status = number_of(obj.get("api_error_status"))
         error_class = _BY_SUBTYPE.get(subtype) or self._classify(
-            status, _text(obj.get("terminal_reason")), text
+            status, text_of(obj.get("terminal_reason")), text
         )
         if error_class is ErrorClass.RATE_LIMITED and self._quota_resets_at is not None:
             wait = max(0.0, self._quota_resets_at - time.time()) if self._quota_resets_at else None
@@ -345,19 +345,19 @@ class ClaudeCodeAdapter(SubprocessAdapter):
 
     def _usage(self, obj: dict[str, Any]) -> TokenUsage:
         """The whole process's tokens, sub-agents included (which `usage` leaves out), and its cost in USD."""
-        models = {name: _dict(one) for name, one in _dict(obj.get("modelUsage")).items()}
+        models = {name: dict_of(one) for name, one in dict_of(obj.get("modelUsage")).items()}
 
         def total(*keys: str) -> int:
-            return int(sum(_number(one.get(key)) for one in models.values() for key in keys))
+            return int(sum(number_of(one.get(key)) for one in models.values() for key in keys))
 
-        busiest = max(models, key=lambda name: _number(models[name].get("outputTokens")), default=None)
+        busiest = max(models, key=lambda name: number_of(models[name].get("outputTokens")), default=None)
         cost = obj.get("total_cost_usd")
         return TokenUsage(
             input_tokens=total("inputTokens", "cacheCreationInputTokens"),
             cached_input_tokens=total("cacheReadInputTokens"),
             output_tokens=total("outputTokens"),
-            cost_usd=_number(cost) if isinstance(cost, int | float) else None,
-            model=_text(busiest) or self._model,
+            cost_usd=number_of(cost) if isinstance(cost, int | float) else None,
+            model=text_of(busiest) or self._model,
         )
 
 
@@ -372,39 +372,13 @@ def _message(prompt: str) -> bytes:
     return (json.dumps(message, ensure_ascii=False) + "\n").encode("utf-8", "replace")
 
 
-def _text(value: object) -> str:
-    """A string that UTF-8 can hold; "" for anything else. (JSON escapes can make lone surrogates.)"""
-    if not isinstance(value, str):
-        return ""
-    return value if value.isascii() else value.encode("utf-8", "replace").decode()
-
-
 def _spoken(value: object) -> str:
     """The same, but "" for what the CLI says to its makers (it does when it is ended in the middle of a call)."""
-    text = _text(value)
+    text = text_of(value)
     return "" if text.startswith("[ede_diagnostic]") else text
 
 
 def _first_line(content: object) -> str:
     """Of what a tool said, a string or blocks of text."""
-    words = _text(content) or "".join(_text(block.get("text")) for block in _dicts(content))
+    words = text_of(content) or "".join(text_of(block.get("text")) for block in dicts_in(content))
     return words.strip().partition("\n")[0][:200]
-
-
-def _number(value: object) -> float:
-    """A finite number, not negative and small enough to be counted with; 0 for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return 0
-    return value if 0 <= value < 2**53 and math.isfinite(value) else 0
-
-
-def _dict(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _dicts(value: object) -> list[dict[str, Any]]:
-    return [one for one in _list(value) if isinstance(one, dict)]

@@ -1,13 +1,15 @@
-"""The evidence of one engine call, and where it is put before anything else is decided."""
+"""A run as the gate loop sees it: its calls so far, the evidence of each, and where that is put at once."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from codeframe.core.agent_adapter import AgentResult
+from codeframe.core.agent_adapter import AgentContext, AgentResult
 from codeframe.core.models import TokenUsage
-from codeframe.core.snapshots import FileChange, in_short
+from codeframe.core.snapshots import FileChange, Snapshot, in_short
 
 if TYPE_CHECKING:
     from codeframe.core.gates.integrity import Finding
@@ -73,6 +75,28 @@ class RoundRecord(NamedTuple):
             "gates_changed": in_short(self.gates_changes),
             "integrity": [each._asdict() for each in self.weaker[:FINDINGS_IN_EVIDENCE]],
         }
+
+
+@dataclass(eq=False, repr=False)
+class Progress:
+    """What one `execute` of the wrapper has seen so far; `deadline` is on the monotonic clock, in seconds."""
+
+    deadline: float
+    context: AgentContext
+    task_prompt: str
+    summary: str = ""
+    usage: TokenUsage | None = None
+    duration_ms: int = 0
+    round: int = 0
+    first_start: Snapshot | None = None
+    last_end: str | None = None
+    gates_changed: dict[str, FileChange] | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def left_s(self) -> float:
+        """Seconds to the deadline; negative after it."""
+        return self.deadline - time.monotonic()
 
 
 class Recorder(Protocol):

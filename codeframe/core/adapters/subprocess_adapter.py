@@ -8,6 +8,7 @@ import shlex
 import signal
 import threading
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -79,7 +80,7 @@ class Launch(NamedTuple):
     notices: tuple[str, ...] = ()
 
 
-class SubprocessAdapter:
+class SubprocessAdapter(ABC):
     """Base of adapters for command lines that print one JSON object a line.
 
     A subclass sets `name`, `capabilities` and what differs of the class attributes, and writes `build`
@@ -100,9 +101,9 @@ class SubprocessAdapter:
         self.begin(Path())
 
     @property
+    @abstractmethod
     def name(self) -> str:
         """The name people type after --engine."""
-        raise NotImplementedError
 
     @property
     def requires_api_key(self) -> dict[str, str]:
@@ -113,13 +114,13 @@ class SubprocessAdapter:
         """Forget the last launch; a subclass that keeps more than `heard` extends this."""
         self.heard = Heard(workspace)
 
+    @abstractmethod
     def build(self, prompt: str, workspace: Path, context: AgentContext) -> Launch:
         """The command for one engine call."""
-        raise NotImplementedError
 
+    @abstractmethod
     def parse(self, obj: dict[str, Any]) -> Iterable[AgentEvent]:
         """Take in one object of the stream: update `self.heard`, return events. Must stand any input."""
-        raise NotImplementedError
 
     def finish(self, outcome: ProcessOutcome) -> AgentResult:
         """The verdict, from how the process ended and what was heard, in the order of rule 4.5."""

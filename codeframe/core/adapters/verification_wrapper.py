@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +17,7 @@ from codeframe.core.adapters import endings, followups, questions
 from codeframe.core.adapters.event_stream import EventStream
 from codeframe.core.adapters.gate_check import Checked, GateCheck, in_words
 from codeframe.core.adapters.integrity_check import IntegrityCheck
-from codeframe.core.adapters.rounds import Recorder, RoundRecord
+from codeframe.core.adapters.rounds import Progress, Recorder, RoundRecord
 from codeframe.core.agent_adapter import (
     DEFAULT_TIMEOUT_MS,
     AgentAdapter,
@@ -29,7 +29,7 @@ from codeframe.core.agent_adapter import (
 )
 from codeframe.core.blocker_detection import question_in_prose
 from codeframe.core.history import History
-from codeframe.core.models import ErrorClass, TokenUsage
+from codeframe.core.models import ErrorClass
 from codeframe.core.redaction import Redactor
 from codeframe.core.snapshots import FileChange, Snapshot, Snapshots
 from codeframe.core.stop_switch import set_within
@@ -49,27 +49,6 @@ class Policy(NamedTuple):
     require_gates: bool = False
     stall_action: str = "blocker"
     backoff_s: float = 2.0
-
-
-@dataclass(eq=False, repr=False)
-class _Progress:
-    """What one `execute` has seen so far."""
-
-    deadline: float
-    context: AgentContext
-    task_prompt: str
-    summary: str = ""
-    usage: TokenUsage | None = None
-    duration_ms: int = 0
-    round: int = 0
-    first_start: Snapshot | None = None
-    last_end: str | None = None
-    gates_changed: dict[str, FileChange] | None = None
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def left_s(self) -> float:
-        return self.deadline - time.monotonic()
 
 
 class VerificationWrapper:
@@ -156,7 +135,7 @@ class VerificationWrapper:
 
         `timeout_ms` covers all rounds and gates (rule 4.7).
         """
-        progress = _Progress(time.monotonic() + timeout_ms / 1000, context, task_prompt)
+        progress = Progress(time.monotonic() + timeout_ms / 1000, context, task_prompt)
         self.notes = progress.notes
         self._events.open()
         try:
@@ -166,7 +145,7 @@ class VerificationWrapper:
 
     # -- the loop ---------------------------------------------------------------------------------
 
-    def _rounds(self, p: _Progress, workspace: Path) -> AgentResult:
+    def _rounds(self, p: Progress, workspace: Path) -> AgentResult:
         prompt, reason = p.task_prompt, "first"
         if p.context.resume_session and self._opening is not None:
             prompt = self._opening
@@ -224,7 +203,7 @@ class VerificationWrapper:
             )
 
     def _engine_call(
-        self, p: _Progress, workspace: Path, prompt: str, reason: str
+        self, p: Progress, workspace: Path, prompt: str, reason: str
     ) -> tuple[AgentResult, Snapshot]:
         """One round's engine work: one call, plus what passing faults and lost sessions make necessary."""
         asked = prompt
@@ -267,9 +246,7 @@ class VerificationWrapper:
                     continue
             return result, end
 
-    def _launch(
-        self, p: _Progress, workspace: Path, prompt: str, reason: str
-    ) -> tuple[AgentResult, Snapshot]:
+    def _launch(self, p: Progress, workspace: Path, prompt: str, reason: str) -> tuple[AgentResult, Snapshot]:
         """Snapshot, engine, snapshot; the record is handed on before anything else is decided."""
         if p.context.session_id is None and self._capabilities.preassigned_session:
             p.context = replace(p.context, session_id=self._new_session(), resume_session=False)
@@ -306,14 +283,14 @@ class VerificationWrapper:
         p.context = replace(p.context, model=model, session_id=session, resume_session=resumable)
         return result, end
 
-    def _again(self, p: _Progress, followup: str) -> str:
+    def _again(self, p: Progress, followup: str) -> str:
         """`followup` alone where the session goes on, else the whole prompt with it."""
         return followup if p.context.resume_session else followups.cold(p.task_prompt, followup, p.summary)
 
-    def _fresh_session(self, p: _Progress) -> None:
+    def _fresh_session(self, p: Progress) -> None:
         p.context = replace(p.context, session_id=None, resume_session=False)
 
-    def _check(self, p: _Progress, gates: GateCheck, end: Snapshot) -> Checked:
+    def _check(self, p: Progress, gates: GateCheck, end: Snapshot) -> Checked:
         checked = gates.run(
             p.context.task_id,
             end,
@@ -339,7 +316,7 @@ class VerificationWrapper:
     # -- how it ends ------------------------------------------------------------------------------
 
     def _final(
-        self, p: _Progress, result: AgentResult, status: AgentResultStatus | None = None, **fields: Any
+        self, p: Progress, result: AgentResult, status: AgentResultStatus | None = None, **fields: Any
     ) -> AgentResult:
         """The result of the whole run: the last call's words, the totals, and the measured change."""
         if p.gates_changed is not None:
@@ -363,16 +340,16 @@ class VerificationWrapper:
             **fields,
         )
 
-    def _ask(self, p: _Progress, result: AgentResult, question: str, **fields: Any) -> AgentResult:
+    def _ask(self, p: Progress, result: AgentResult, question: str, **fields: Any) -> AgentResult:
         return self._final(p, result, AgentResultStatus.BLOCKED, blocker_question=question, **fields)
 
-    def _ask_whether_wanted(self, p: _Progress, result: AgentResult) -> AgentResult:
+    def _ask_whether_wanted(self, p: Progress, result: AgentResult) -> AgentResult:
         assert self._integrity is not None
         question = questions.checks_changed(list(map(str, self._integrity.open)))
         self.asked = True
         return self._ask(p, result, question, error_class=ErrorClass.GATES)
 
-    def _passed(self, p: _Progress, result: AgentResult, report: GateReport) -> AgentResult:
+    def _passed(self, p: Progress, result: AgentResult, report: GateReport) -> AgentResult:
         if report.status == "unverified" and self._policy.require_gates:
             from codeframe.core.gates import untold
 
@@ -384,7 +361,7 @@ class VerificationWrapper:
         return self._final(p, result)
 
     def _gates_failed(
-        self, p: _Progress, result: AgentResult, report: GateReport, *, stuck: bool
+        self, p: Progress, result: AgentResult, report: GateReport, *, stuck: bool
     ) -> AgentResult:
         if report.only_gone:
             gone = [test for verdict in report.verdicts for test in verdict.gone]
@@ -392,7 +369,7 @@ class VerificationWrapper:
         allowed = self._policy.max_corrections
         return self._final(p, endings.gates_failed(result, p.round, allowed=allowed, stuck=stuck))
 
-    def _cut_short(self, p: _Progress, result: AgentResult) -> AgentResult:
+    def _cut_short(self, p: Progress, result: AgentResult) -> AgentResult:
         ending = endings.cancelled if self._cancel.is_set() else endings.time_up
         return self._final(p, ending(result))
 

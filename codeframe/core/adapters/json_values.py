@@ -1,0 +1,35 @@
+"""Read JSON of which nothing is known: each function gives its type, empty where the value is of another."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+
+def text_of(value: object) -> str:
+    """A string that UTF-8 can hold; "" for anything else. (JSON escapes can make lone surrogates.)"""
+    if not isinstance(value, str):
+        return ""
+    return value if value.isascii() else value.encode("utf-8", "replace").decode()
+
+
+def number_of(value: object) -> float:
+    """A finite number, not negative and small enough to be counted with; 0 for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0
+    return value if 0 <= value < 2**53 and math.isfinite(value) else 0
+
+
+def dict_of(value: object) -> dict[str, Any]:
+    """An object; {} for anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def list_of(value: object) -> list[Any]:
+    """A list; [] for anything else."""
+    return value if isinstance(value, list) else []
+
+
+def dicts_in(value: object) -> list[dict[str, Any]]:
+    """The objects in a list; [] for anything else."""
+    return [one for one in list_of(value) if isinstance(one, dict)]
