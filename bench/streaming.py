@@ -11,13 +11,12 @@ import os
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 
 from bench.measure import Cost, Row, environment, finish, row, run
-from tests.hostile.test_floods import high_water
 from tests.kit.claude_lines import init, result, text
+from tests.kit.memory import watched
 
 SIZE = 1_000_000_000
 MOST_BYTES = 100_000_000
@@ -92,24 +91,13 @@ def _cost(argv: list[str], cwd: Path, env: dict[str, str], stdin: int | None) ->
     process = subprocess.Popen(
         argv, cwd=cwd, env=env, stdin=null if stdin is None else stdin, stdout=null, stderr=null
     )
-    peak = 0
-    ended = threading.Event()
-
-    def watch() -> None:
-        nonlocal peak
-        while not ended.wait(0.05):
-            peak = max(peak, high_water(process.pid))
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    _, status, used = os.wait4(process.pid, 0)
-    wall = time.perf_counter() - began
-    ended.set()
-    watcher.join()
+    with watched(process.pid, 0.05) as peak:
+        _, status, used = os.wait4(process.pid, 0)
+        wall = time.perf_counter() - began
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, argv)
-    return Cost(wall, used.ru_utime + used.ru_stime), peak
+    return Cost(wall, used.ru_utime + used.ru_stime), peak.bytes
 
 
 if __name__ == "__main__":

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import threading
-from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.hostile.stage import Outcome, Stage
 from tests.kit.claude_lines import text, tool_use
 from tests.kit.claude_runs import session, verdict, wrote
 from tests.kit.engines import Completed
+from tests.kit.memory import watched
 from tests.kit.scenario import Step, call, flood, raw
 
 MB = 1_000_000
@@ -20,44 +18,18 @@ MOST = 200 * MB
 
 
 def start_measured(stage: Stage, *noise: Step) -> tuple[Outcome, int]:
-    """A run whose engine makes `noise`; with it the largest resident size, in bytes, that cf ever had.
-
-    From the kernel's own high-water mark, read while cf lives. `wait4` would not do: its `ru_maxrss`
-    begins with the size of the process that forked, and a test worker may be the larger one.
-    """
+    """A run whose engine makes `noise`; with it the largest resident size, in bytes, that cf ever had."""
     stage.engine.calls(call(session(wrote("work.py", "x = 1\n"), *noise, verdict("done"))))
     task = stage.task()
     process = stage.begin(task)
     assert process.stdout is not None
     assert process.stderr is not None
-    peak = 0
-    ended = threading.Event()
-
-    def watch() -> None:
-        nonlocal peak
-        while not ended.wait(0.02):
-            peak = max(peak, high_water(process.pid))
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    told = process.stderr.read()  # ends with cf: its lines are few, stdout's fit the pipe
-    ended.set()
-    watcher.join()
+    with watched(process.pid) as peak:
+        told = process.stderr.read()  # ends with cf: its lines are few, stdout's fit the pipe
     out = process.stdout.read()
     outcome = stage.outcome(task, Completed(process.wait(), out, told))
-    assert peak > 10 * MB, "the watcher saw nothing"
-    return outcome, peak
-
-
-def high_water(pid: int) -> int:
-    """The largest resident size of a process so far, in bytes; on a system without /proc its size now."""
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-        return int(status.split("VmHWM:")[1].split()[0]) * 1024
-    except FileNotFoundError:
-        return psutil.Process(pid).memory_info().rss if psutil.pid_exists(pid) else 0
-    except (IndexError, ProcessLookupError):
-        return 0  # it is ending
+    assert peak.bytes > 10 * MB, "the watcher saw nothing"
+    return outcome, peak.bytes
 
 
 @pytest.mark.parametrize(
