@@ -219,7 +219,6 @@ def stop(
     """Stop a task's run from any terminal; the work so far is kept."""
     import time
 
-    from codeframe.cli.next_step import next_step
     from codeframe.core.errors import CodeFrameError
     from codeframe.core.models import RunKind, RunStatus
     from codeframe.core.recovery import close_unseen, in_another_tree
@@ -234,8 +233,7 @@ def stop(
         from codeframe.core.manual_run import give_up
 
         run = give_up(workspace, run, force=force)
-        step = next_step(workspace.store, workspace.store.tasks.get(task.id))
-        say(f"Run {run.id[:8]} ended as {run.status.value}; its work is kept. {step or ''}".rstrip())
+        say(_ended(workspace, run))
         return
     if force:
         say(close_unseen(workspace, run))
@@ -248,11 +246,17 @@ def stop(
     while time.monotonic() < deadline:
         run = workspace.store.runs.get(run.id)
         if run.status is not RunStatus.RUNNING:
-            step = next_step(workspace.store, workspace.store.tasks.get(task.id))
-            say(f"Run {run.id[:8]} ended as {run.status.value}; its work is kept. {step or ''}".rstrip())
+            say(_ended(workspace, run))
             return
         time.sleep(0.1)
     raise CodeFrameError(f"Run {run.id[:8]} has not stopped after 30 seconds.", "Type: cf work status")
+
+
+def _ended(workspace: Workspace, run: Run) -> str:
+    from codeframe.cli.next_step import next_step
+
+    step = next_step(workspace.store, workspace.store.tasks.get(run.task_id))
+    return f"Run {run.id[:8]} ended as {run.status.value}; its work is kept. {step or ''}".rstrip()
 
 
 @app.command()
