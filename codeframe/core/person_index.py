@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 
 from codeframe.core.git import Git
-from codeframe.core.raw_git import Entry, index_info, records
+from codeframe.core.raw_git import Entry, index_info, nul, records
 
 Step = tuple[Entry | None, Entry | None]  # what is there, what is to be
 
@@ -23,7 +23,8 @@ def staged_entries(git: Git) -> dict[str, Entry]:
 
 
 def put_entries(git: Git, entries: Mapping[str, Step], index: Path | None = None) -> None:
-    """Set entries of the index, or of the one in the file `index`. Runs no filter of the repository's."""
+    """Set entries of the index, or of the one in the file `index`. Runs no filter of the repository's; paths
+    that the person told git to leave alone stay marked so."""
     steps: dict[str, Entry] = {}
     for path, (old, new) in entries.items():
         if new is not None and new != old:
@@ -31,8 +32,24 @@ def put_entries(git: Git, entries: Mapping[str, Step], index: Path | None = None
         elif new is None and old is not None:
             steps[path] = old.removal()
     if steps:
+        marked = {} if index else _marked(git, steps)
         env = git.unfiltered() | ({"GIT_INDEX_FILE": str(index)} if index else {})
         git.run("update-index", "-z", "--index-info", stdin=index_info(steps), env=env)
+        for option, paths in marked.items():  # a new entry has lost it
+            asked = ("update-index", option, "-z", "--stdin")
+            git.run(*asked, stdin=nul(sorted(paths)), env=git.unfiltered(), check=False)
+
+
+def _marked(git: Git, among: Container[str]) -> dict[str, set[str]]:
+    """Option of update-index -> the paths it was used on (the letters of `ls-files -v`)."""
+    marked: dict[str, set[str]] = {"--skip-worktree": set(), "--assume-unchanged": set()}
+    for record in records(git.run("ls-files", "-z", "-v").stdout):
+        tag, path = record[0], record[2:]
+        if path in among and tag in "Ss":
+            marked["--skip-worktree"].add(path)
+        if path in among and tag.islower():
+            marked["--assume-unchanged"].add(path)
+    return {option: paths for option, paths in marked.items() if paths}
 
 
 def collisions(staged: Iterable[str], new: Iterable[str]) -> set[str]:

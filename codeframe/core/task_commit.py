@@ -17,19 +17,10 @@ from codeframe.core.errors import CodeFrameError
 from codeframe.core.git import Git, GitError
 from codeframe.core.leftovers import snapshots_of
 from codeframe.core.models import Run, Task, TaskStatus
+from codeframe.core.person_index import Step, collisions, put_entries, staged_entries
 from codeframe.core.raw_git import Entry, rows
 from codeframe.core.run_lock import tree_reserved
-from codeframe.core.task_work import (
-    RUN_TRAILER,
-    Overlap,
-    Step,
-    TaskWork,
-    git_flags,
-    index_of_head,
-    put_entries,
-    refuse_collisions,
-    restore_flags,
-)
+from codeframe.core.task_work import RUN_TRAILER, Overlap, TaskWork, index_of_head
 from codeframe.core.workspace import Workspace
 
 
@@ -106,11 +97,12 @@ def _commit(work: TaskWork, run: Run, wanted: Mapping[str, Step], message: str) 
     Killed in between, the task's change is staged, and nothing else is different.
     """
     git = work.git
-    flags = git_flags(git, wanted)
-    everything = work.staged()
+    everything = staged_entries(git)
     staged = {path: everything.get(path) for path in wanted}
     then = {path: work.also_staged(path, staged[path], *pair) for path, pair in wanted.items()}
-    refuse_collisions(everything, {path for path, entry in then.items() if entry is not None})
+    new = {path for path, entry in then.items() if entry is not None} - everything.keys()
+    if in_the_way := collisions(everything, new):
+        raise Overlap(min(in_the_way))
     with index_of_head(work) as index:
         put_entries(git, wanted, index)
         put_entries(git, {path: (staged[path], new) for path, new in then.items()})
@@ -118,12 +110,10 @@ def _commit(work: TaskWork, run: Run, wanted: Mapping[str, Step], message: str) 
             _git_commit(git, index, message)
         except BaseException:
             if _made(work, run) is None:  # else it is done, and what is staged is as it should be
-                now = work.staged()
+                now = staged_entries(git)
                 back = {path: (then[path], staged[path]) for path in wanted if now.get(path) == then[path]}
                 put_entries(git, back)
             raise
-        finally:
-            restore_flags(git, flags)
     commit = _made(work, run)
     if commit is None:
         raise CodeFrameError("git made no commit of it; a hook may have changed it.", "Type: git log -3")
@@ -139,7 +129,7 @@ def _commit(work: TaskWork, run: Run, wanted: Mapping[str, Step], message: str) 
             f"HEAD moved while the commit {commit[:10]} was made, and it may take back what came between.",
             f"Look at it: git show {commit[:10]}",
         )
-    _follow_hooks(work, wanted, then, commit)
+    _follow_hooks(work, wanted, then, commit, parent)
     return Committed(commit, tuple(sorted(wanted)), message.split("\n", 1)[0])
 
 
@@ -179,24 +169,33 @@ def _follow_hooks(
     wanted: Mapping[str, Step],
     then: Mapping[str, Entry | None],
     commit: str,
+    parent: str | None,
 ) -> None:
-    """What a hook made of the files is in the commit: the person's index follows where it is as we left it."""
-    listing = work.git.run("diff-tree", "-r", "-z", "--root", "--no-renames", "--no-commit-id", commit).stdout
-    held = dict.fromkeys(wanted, None)
-    committed: dict[str, Entry | None] = dict(held)
+    """What a hook made of the files is in the commit: the person's index follows where it is as HEAD had it, or
+    as we left it. What the person has staged of them stays."""
+    trees = (parent or work.git.text("hash-object", "-t", "tree", os.devnull), commit)
+    listing = work.git.run("diff-tree", "-r", "-z", "--no-renames", *trees).stdout
+    made: dict[str, Step] = {}  # path -> (what HEAD held, what the commit holds)
     for meta, path in rows(listing, 2):
-        _, mode, _, oid, _ = meta[1:].split(" ")
-        committed[path] = None if mode == "000000" else Entry(mode, oid)
-    now = work.staged()
+        old_mode, mode, old_oid, oid, _ = meta[1:].split(" ")
+        made[path] = _entry(old_mode, old_oid), _entry(mode, oid)
+    for path, (old, _new) in wanted.items():
+        made.setdefault(path, (old, old))  # a hook took the change back
+    now = staged_entries(work.git)
     steps = {}
-    for path, entry in committed.items():
-        ours, expected = then.get(path), wanted[path][1] if path in wanted else None
-        if path not in wanted or (entry != expected and ours == expected and now.get(path) == ours):
-            steps[path] = now.get(path), entry
+    for path, (old, new) in made.items():
+        left = wanted[path][1] if path in wanted else old
+        if new != left and now.get(path) == then.get(path, old) == left:
+            steps[path] = left, new
     put_entries(work.git, steps)
 
 
+def _entry(mode: str, oid: str) -> Entry | None:
+    return None if mode == "000000" else Entry(mode, oid)
+
+
 def message_of(task: Task, run: Run, given: str | None) -> str:
+    """The commit's message: `given`, else the task's title and what the engine said of `run`; trailers name both."""
     said = "\n".join(map(_harmless, run.summary.strip().splitlines()))
     words = given.strip() if given is not None else f"{task.title}\n\n{said}".strip()
     trailers = (("Task", task.id), (RUN_TRAILER.removeprefix("CodeFrame-"), run.id), ("Engine", run.engine))

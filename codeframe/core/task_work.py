@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import shlex
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -14,16 +14,14 @@ from codeframe.core.errors import CodeFrameError
 from codeframe.core.git import Git
 from codeframe.core.leftovers import engine_calls, snapshots_of
 from codeframe.core.models import Leftover, Run, Task
-from codeframe.core.raw_git import GITLINK, Entry, index_info, nul, records, rows
+from codeframe.core.person_index import Step
+from codeframe.core.raw_git import CONVERTING, GITLINK, Entry, nul, records, rows
 from codeframe.core.workspace import Workspace
 
-# With any of these attributes what git stores differs from what is on disk.
-_CONVERSIONS = ("text", "eol", "crlf", "ident", "filter", "working-tree-encoding")
 RUN_TRAILER = "CodeFrame-Run"
 _NO_MERGE = frozenset({"120000", GITLINK})
 
 States = list[Entry | None]  # what a path held before and after each engine call that changed it, in order
-Step = tuple[Entry | None, Entry | None]  # what is there, what is to be
 
 
 class Overlap(CodeFrameError):
@@ -79,16 +77,6 @@ class TaskWork:
                 wanted[path] = now, then
         return wanted
 
-    def staged(self) -> dict[str, Entry]:
-        """What the person's index holds, by path; of a conflict nothing."""
-        found = {}
-        for record in records(self.git.run("ls-files", "-z", "-s").stdout):
-            meta, path = record.split("\t", 1)
-            mode, oid, stage = meta.split(" ")
-            if stage == "0":
-                found[path] = Entry(mode, oid)
-        return found
-
     def also_staged(
         self, path: str, staged: Entry | None, head: Entry | None, then: Entry | None
     ) -> Entry | None:
@@ -129,7 +117,7 @@ class TaskWork:
         """Snapshots hold the bytes on disk; a commit holds what git makes of them (line ends, filters)."""
         if not self.states:
             return
-        said = self.git.run("check-attr", "-z", "--stdin", *_CONVERSIONS, stdin=nul(self.states)).stdout
+        said = self.git.run("check-attr", "-z", "--stdin", *CONVERTING, stdin=nul(self.states)).stdout
         told = {path for path, _, value in rows(said, 3) if value not in ("unspecified", "unset")}
         if self.git.text("config", "core.autocrlf", check=False) in ("true", "input"):
             told = set(self.states)
@@ -185,57 +173,3 @@ def index_of_head(work: TaskWork) -> Iterator[Path]:
         yield index
     finally:
         index.unlink(missing_ok=True)
-
-
-def put_entries(git: Git, entries: Mapping[str, Step], index: Path | None = None) -> None:
-    """Set entries of an index, the person's unless another is given; each is (what is there, what is to be)."""
-    steps: dict[str, Entry] = {}
-    for path, (old, new) in entries.items():
-        if new is not None and new != old:
-            steps[path] = new
-        elif new is None and old is not None:
-            steps[path] = old.removal()
-    if steps:
-        env = git.unfiltered() | ({"GIT_INDEX_FILE": str(index)} if index else {})
-        git.run("update-index", "-z", "--index-info", stdin=index_info(steps), env=env)
-
-
-def refuse_collisions(staged: Mapping[str, Entry], new: set[str]) -> None:
-    """Raise Overlap where a path that is to be staged is a folder of what a person staged, or lies below a
-    file of theirs: git would drop theirs without a word."""
-    folders = {folder: path for path in staged for folder in _above(path)}
-    for path in sorted(new - staged.keys()):
-        if path in folders or any(folder in staged for folder in _above(path)):
-            raise Overlap(path)
-
-
-def _above(path: str) -> list[str]:
-    parts = path.split("/")
-    return ["/".join(parts[:n]) for n in range(1, len(parts))]
-
-
-def git_flags(git: Git, paths: Iterable[str]) -> dict[str, set[str]]:
-    """Which of `paths` a person has marked for git to leave alone: {option of update-index: paths}."""
-    wanted, flags = set(paths), {"--skip-worktree": set[str](), "--assume-unchanged": set[str]()}
-    for record in records(git.run("ls-files", "-z", "-v").stdout):
-        tag, path = record[0], record[2:]
-        if path in wanted:
-            if tag in "Ss":
-                flags["--skip-worktree"].add(path)
-            if tag.islower():
-                flags["--assume-unchanged"].add(path)
-    return {option: marked for option, marked in flags.items() if marked}
-
-
-def restore_flags(git: Git, flags: Mapping[str, set[str]]) -> None:
-    """Mark again what a new entry has unmarked."""
-    for option, paths in flags.items():
-        git.run(
-            "update-index",
-            option,
-            "-z",
-            "--stdin",
-            stdin=nul(sorted(paths)),
-            env=git.unfiltered(),
-            check=False,
-        )

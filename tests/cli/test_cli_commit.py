@@ -273,6 +273,28 @@ def test_what_is_staged_where_the_task_has_a_folder_or_a_file_is_never_dropped(
     assert git(stage.repo, "ls-files", "-s") == before
 
 
+def test_a_file_that_a_hook_adds_is_followed_only_where_the_person_staged_nothing(stage: Stage) -> None:
+    add = "oid=$(echo bumped | git hash-object -w --stdin); git update-index --cacheinfo 100644,$oid,"
+    hook(stage, "pre-commit", f"{add}staged.txt; {add}ten.txt")
+    done(stage, sh("echo 'x = 1' > work.py"))
+    before = git(stage.repo, "show", ":staged.txt")
+    assert stage.cf("commit", "create").exit_code == 0
+    assert git(stage.repo, "show", "HEAD:staged.txt") == git(stage.repo, "show", "HEAD:ten.txt") == "bumped"
+    assert git(stage.repo, "show", ":staged.txt") == before
+    assert git(stage.repo, "show", ":ten.txt") == "bumped"
+    stage.check_persons_work()
+
+
+def test_a_staged_file_that_is_marked_for_git_to_leave_alone_stays_marked(stage: Stage) -> None:
+    write(stage.repo, {"ten.txt": TEN.replace("line 1\n", "line 1, mine\n")})
+    git(stage.repo, "add", "ten.txt")
+    git(stage.repo, "update-index", "--skip-worktree", "ten.txt")
+    done(stage, sh("sed -i 's/line 8/line 8, the task/' ten.txt"))
+    assert stage.cf("commit", "create").exit_code == 0
+    assert "line 8, the task" in git(stage.repo, "show", "HEAD:ten.txt")
+    assert git(stage.repo, "ls-files", "-v", "ten.txt") == "S ten.txt"
+
+
 def test_a_file_that_is_marked_for_git_to_leave_alone_stays_marked(stage: Stage) -> None:
     git(stage.repo, "update-index", "--skip-worktree", "ten.txt")
     write(stage.repo, {"ten.txt": TEN.replace("line 1\n", "PASSWORD=mine\n")})
