@@ -43,14 +43,10 @@ class Lease:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise _unusable(path, error) from error
-        fd = _open(path, os.O_RDWR | os.O_CREAT)
-        deadline = time.monotonic() + max(wait_s, _PROBE_S)
+        fd = _locked(path, fcntl.LOCK_EX, wait_s)
+        if fd is None:
+            return None
         try:
-            while not _try_lock(path, fd, fcntl.LOCK_EX):
-                if time.monotonic() >= deadline:
-                    os.close(fd)
-                    return None
-                time.sleep(_POLL_S)
             # What a dead holder left must not be read as ours, not even in part.
             with writing(path):
                 os.ftruncate(fd, 0)
@@ -79,6 +75,17 @@ class Lease:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release()
+
+
+def share(path: Path, *, wait_s: float) -> int | None:
+    """A descriptor that keeps everybody from acquiring the lease until it is closed; others may share it too.
+
+    None when somebody holds it for `wait_s` seconds. CodeFrameError when the file cannot be opened or locked.
+    """
+    try:
+        return _locked(path, fcntl.LOCK_SH, wait_s)
+    except FileNotFoundError as error:
+        raise _unusable(path, error) from error
 
 
 def is_held(path: Path) -> bool:
@@ -110,6 +117,22 @@ def _open(path: Path, flags: int) -> int:
         raise
     except OSError as error:
         raise _unusable(path, error) from error
+
+
+def _locked(path: Path, kind: int, wait_s: float) -> int | None:
+    """A descriptor of the file, made if need be, with this kind of lock; None when it was not to be had in time."""
+    fd = _open(path, os.O_RDWR | os.O_CREAT)
+    deadline = time.monotonic() + max(wait_s, _PROBE_S)
+    try:
+        while not _try_lock(path, fd, kind):
+            if time.monotonic() >= deadline:
+                os.close(fd)
+                return None
+            time.sleep(_POLL_S)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
 
 
 def _try_lock(path: Path, fd: int, kind: int) -> bool:

@@ -43,6 +43,7 @@ class Cf:
         out, err = self._capsys.readouterr()
         assert isinstance(ended.value.code, int)
         done = Completed(ended.value.code, out, err)
+        del ended  # its traceback would keep what the command had open
         assert done.exit_code == code, done
         return done
 

@@ -52,7 +52,7 @@ cat work.py
     assert "Internal error" not in told, told
     for words in ("tasks add Another: 1", f"{start}: 1", "deinit --force: 1", "engine: 1"):
         assert words in lines, told
-    assert told.count("sudo mount -o remount,rw") == 4, told
+    assert told.count("sudo mount -o remount,rw") == 8, told
     for words in ("recovered: 0", "x = 1", "mended: 0", "resume: 0"):
         assert words in lines, told
     assert stage.status(task) == "DONE"

@@ -14,12 +14,25 @@ from pathlib import Path
 from typing import Any
 
 from codeframe.core.errors import CodeFrameError, RequirementsError, UsageError
+from codeframe.core.lease import Lease, read_info, share
 from codeframe.core.store.schema import is_current, migrate
 
 Row = tuple[Any, ...]
 
 BUSY_TIMEOUT_S = 10.0
 _CANDIDATES = 10  # how many an ambiguous prefix lists
+
+
+class _Connection(sqlite3.Connection):
+    """Has its share of the database's lock (see `alone`) until it is closed."""
+
+    lock = -1
+
+    def close(self) -> None:
+        super().close()  # first: this may still write to the file and delete its log
+        if self.lock >= 0:
+            os.close(self.lock)
+            self.lock = -1
 
 
 class Database:
@@ -61,6 +74,9 @@ class Database:
                     if nested:
                         connection.execute("RELEASE inner_write")
                 raise
+
+    def __del__(self) -> None:
+        self.close()  # now, and not when the collector comes: until then nobody is `alone`
 
     def close(self) -> None:
         """Close this thread's connection; the next use opens a new one."""
@@ -108,7 +124,15 @@ class Database:
         return connection
 
     def _open(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+        lock = shared(self.path)
+        try:
+            connection = sqlite3.connect(
+                self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, factory=_Connection
+            )
+        except BaseException:
+            os.close(lock)
+            raise
+        connection.lock = lock
         try:
             connection.execute("PRAGMA foreign_keys = ON")
             current = is_current(connection)  # before anything writes to a newer database
@@ -151,6 +175,40 @@ class Database:
                     f"Check the space left and the permissions: df -h '{folder}'; ls -la '{folder}'",
                 ) from error
             raise
+
+
+def shared(path: Path) -> int:
+    """A descriptor that keeps the database at `path` in its place until it is closed. CodeFrameError when it is
+    being replaced all the time."""
+    lock = share(_lock(path), wait_s=BUSY_TIMEOUT_S)
+    if lock is None:
+        by = read_info(_lock(path)).get("purpose", "another process")
+        raise CodeFrameError(
+            f"The database {path} is held by {by}: {BUSY_TIMEOUT_S:.0f} s long.",
+            "Try again when that is done.",
+        )
+    return lock
+
+
+@contextmanager
+def alone(path: Path, purpose: str) -> Iterator[None]:
+    """Nobody has the database open meanwhile: who did would go on writing into a file that was replaced.
+
+    A lock of our own, as SQLite's are inside the file, which may be damaged. `purpose` is the command that is
+    at it. CodeFrameError when others do not let go of it, this process included.
+    """
+    lease = Lease.acquire(_lock(path), {"pid": os.getpid(), "purpose": purpose}, wait_s=BUSY_TIMEOUT_S)
+    if lease is None:
+        raise CodeFrameError(
+            f"The database {path} is in use by another cf command, so it is as it was.",
+            f"End that, such as a cf events --follow in another terminal; then type: {purpose}",
+        )
+    with lease:
+        yield
+
+
+def _lock(path: Path) -> Path:
+    return path.with_name(f"{path.name}.lock")
 
 
 def _require_wal(connection: sqlite3.Connection, path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from codeframe.core.errors import CodeFrameError, writing
 from codeframe.core.models import utc_now
-from codeframe.core.store.database import BUSY_TIMEOUT_S, stamp
+from codeframe.core.store.database import BUSY_TIMEOUT_S, alone, shared, stamp
 from codeframe.core.store.schema import MIGRATIONS, is_current, migrate
 
 THOROUGH_BYTES = 50_000_000  # up to it every index is compared with its table as well
@@ -33,7 +33,9 @@ def trouble(path: Path) -> str | None:
 
     Raises RequirementsError when a newer CodeFrame wrote it, sqlite3.OperationalError when it cannot be opened.
     """
-    with contextlib.closing(_read(path)) as connection:
+    with contextlib.ExitStack() as stack:
+        stack.callback(os.close, shared(path))
+        connection = stack.enter_context(contextlib.closing(_read(path)))
         try:
             is_current(connection)
             check = "integrity_check" if path.stat().st_size <= THOROUGH_BYTES else "quick_check"
@@ -49,11 +51,13 @@ def trouble(path: Path) -> str | None:
 def rescue(path: Path) -> Rescued:
     """Put what can be read of the damaged database into a new one at the same place; the old one is kept aside.
 
-    Nobody may use it meanwhile. A kill at any line leaves the damaged file in place or the new one, and the
-    damaged one whole beside it. CodeFrameError when not one row can be read: then nothing is changed.
+    Nobody has it open meanwhile, so no row of theirs is lost. A kill at any line leaves the damaged file in place or
+    the new one, and the damaged one whole beside it. CodeFrameError when not one row can be read, or when another
+    command does not let go of it: then nothing is changed.
     """
     try:
-        return _rescue(path)
+        with alone(path, "cf doctor --fix"):
+            return _rescue(path)
     except sqlite3.Error as error:
         raise CodeFrameError(
             f"The damaged database {path} is as it was: {error} while a new one was written.",

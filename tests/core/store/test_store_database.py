@@ -214,7 +214,7 @@ def test_a_newer_database_is_refused_and_left_alone(path: Path) -> None:
         Store(path).tasks.list()
     assert "pip install" in caught.value.hint
     assert path.read_bytes() == before
-    assert [p.name for p in path.parent.iterdir()] == [path.name]
+    assert {p.name for p in path.parent.iterdir()} == {path.name, f"{path.name}.lock"}
 
 
 @pytest.mark.parametrize("junk", [b"this is no database " * 100, b"SQLite format 3\x00" + b"\xff" * 5000])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from codeframe.core.errors import CodeFrameError
 from codeframe.core.models import RunStatus, TaskStatus
-from codeframe.core.store import Store
+from codeframe.core.store import Store, database
 from codeframe.core.store.rescue import rescue, trouble
 
 PAGE = 4096
@@ -155,10 +156,65 @@ def test_runs_whose_task_is_lost_get_one_so_that_their_work_can_be_had(path: Pat
 
 
 def test_what_is_only_in_the_log_is_kept(path: Path) -> None:
-    store = filled(path)  # stays open: all of it is in the log
+    killed = path.with_name("killed")
+    killed.mkdir()
+    store = filled(killed / "it.db")  # copied while it is open, as a kill leaves it: all of it is in the log
+    for side in ("", "-wal"):
+        shutil.copyfile(f"{store.path}{side}", f"{path}{side}")
     assert rescue(path).kept["tasks"] == 80
-    store.close()
     assert check(path).tasks.count() == 81
+
+
+WRITER = """
+import sys, time
+from pathlib import Path
+from codeframe.core.store import Store
+while True:
+    store = Store(Path(sys.argv[1]))
+    print(store.tasks.add("meanwhile").id, flush=True)
+    store.close()
+    time.sleep(0.02)
+"""
+
+
+def test_rows_that_other_terminals_write_during_a_rescue_are_kept(path: Path, whole: Whole) -> None:
+    raw = bytearray(whole)
+    raw[top_of(whole, "runs_in_order")] = b"\xa5" * PAGE  # adding a task does not meet it
+    path.write_bytes(raw)
+    argv = [sys.executable, "-c", WRITER, str(path)]
+    writers = [subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    acknowledged: set[str] = set()
+    try:
+        outputs = [writer.stdout for writer in writers if writer.stdout is not None]
+        for moment in ("before", "after"):
+            for output in outputs:
+                acknowledged.update(output.readline().strip() for _ in range(3))
+            if moment == "before":
+                rescue(path)
+    finally:
+        for writer in writers:
+            writer.kill()
+            acknowledged.update(writer.communicate()[0].split("\n")[:-1])
+    assert len(acknowledged) >= 12
+    assert acknowledged <= {task.id for task in check(path).tasks.list()}
+
+
+def test_a_rescue_is_refused_while_another_has_the_database_open(
+    path: Path, whole: Whole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "BUSY_TIMEOUT_S", 0.1)
+    path.write_bytes(whole)
+    store = Store(path)
+    store.tasks.count()
+    with pytest.raises(CodeFrameError, match="in use by another cf command") as refused:
+        rescue(path)
+    assert refused.value.hint.endswith("type: cf doctor --fix")
+    assert not [*path.parent.glob("*damaged*")]
+    store.close()
+    with database.alone(path, "cf doctor --fix"), pytest.raises(CodeFrameError, match="by cf doctor --fix"):
+        store.tasks.count()
+    rescue(path)
+    check(path)
 
 
 def test_nothing_readable_changes_nothing(path: Path) -> None:
@@ -166,7 +222,7 @@ def test_nothing_readable_changes_nothing(path: Path) -> None:
     assert "not a database" in (trouble(path) or "")
     with pytest.raises(CodeFrameError, match="Nothing can be read"):
         rescue(path)
-    assert [each.name for each in path.parent.iterdir()] == [path.name]
+    assert {each.name for each in path.parent.iterdir()} == {path.name, f"{path.name}.lock"}
 
 
 KILLED = """
