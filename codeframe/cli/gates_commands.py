@@ -43,16 +43,12 @@ def run(json: bool = JSON) -> None:
 
     The exit status is 1 when one fails, 5 when no tool of theirs is there.
     """
-    import secrets
-    import shutil
-    import tempfile
-    from pathlib import Path
-
     from codeframe.cli.trusting import ensure_trusted
     from codeframe.core.admission import gate_suite
     from codeframe.core.config import load_environment_config
     from codeframe.core.errors import EXIT_FAILED, EXIT_REQUIREMENTS
     from codeframe.core.gates import GateOutcome
+    from codeframe.core.run_lock import gates_folder
     from codeframe.core.stop_switch import StopSwitch
     from codeframe.core.trust import Trust
     from codeframe.core.would_run import gate_items
@@ -61,13 +57,9 @@ def run(json: bool = JSON) -> None:
     suite = gate_suite(workspace, load_environment_config(workspace.root))
     ensure_trusted(workspace, Trust(workspace).untrusted(gate_items(workspace, suite)))
     note(f"Running {', '.join(suite.names)}." if suite.names else NO_GATES)
-    out = Path(tempfile.mkdtemp(prefix="gates-", dir=workspace.state_dir))
     stop = StopSwitch()
-    try:
-        with stop.on_signals():
-            report = suite.check({}, out, marker=f"gates-{secrets.token_hex(6)}/0", cancel=stop.event)
-    finally:
-        shutil.rmtree(out, ignore_errors=True)
+    with gates_folder(workspace) as folder, stop.on_signals():
+        report = suite.check({}, folder / "out", marker=f"{folder.name}/0", cancel=stop.event)
     if stop.signal is not None:
         note("Interrupted.")
         raise typer.Exit(128 + stop.signal)

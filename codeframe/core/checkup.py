@@ -20,9 +20,9 @@ from codeframe.core.errors import CodeFrameError, UsageError, how_to_write
 from codeframe.core.git import Git, Repo, discover, require_version
 from codeframe.core.lease import is_held, read_info
 from codeframe.core.leftovers import snapshots_of
-from codeframe.core.models import RunStatus
+from codeframe.core.models import RunKind, RunStatus
 from codeframe.core.removal import finish_removal
-from codeframe.core.run_lock import is_alive, owner_unseen
+from codeframe.core.run_lock import is_alive, lease_path, owner_unseen, tree_lock_path
 from codeframe.core.store.rescue import rescue, trouble
 from codeframe.core.workspace import DATABASE, Workspace, find_workspace, leaving, neighbours, unregistered
 
@@ -173,8 +173,8 @@ def _runs(owner: Workspace, here: Workspace) -> Iterator[Finding]:
     """Runs whose process is gone or cannot be seen, of the workspaces that share this working tree."""
     cf = owner.command(here)
     for run in owner.store.runs.running():
-        if is_alive(owner, run.id) or not run.process:
-            continue
+        if run.kind is RunKind.MANUAL or is_alive(owner, run.id) or not run.process:
+            continue  # by hand there is no process that could be gone
         if refusal := owner_unseen(owner, run, cf):
             yield Finding("unseen", refusal.problem, f"{cf} work stop {run.task_id[:8]} --force")
             continue
@@ -186,16 +186,23 @@ def _runs(owner: Workspace, here: Workspace) -> Iterator[Finding]:
 
 
 def _processes(workspace: Workspace) -> Iterator[Finding]:
-    """Processes that ended runs left. Those of dead ones are ended together with their recovery."""
+    """Processes that are left of a `cf` that is gone. Those of dead runs are ended together with their recovery."""
     from codeframe.core.process_sweep import describe_process, marked
 
-    ended = {run.id for run in workspace.store.runs.list() if run.status is not RunStatus.RUNNING}
+    left: dict[str, tuple[str, Path]] = {}  # how markers begin -> whose that is, and the lock its `cf` holds
+    for run in workspace.store.runs.list():
+        if run.status is not RunStatus.RUNNING:
+            left[run.id] = f"the ended run {run.id[:8]}", lease_path(workspace, run.id)
+        elif run.kind is RunKind.MANUAL:
+            left[run.id] = f"gates of the run {run.id[:8]} by hand", tree_lock_path(workspace, run)
+    for folder in workspace.state_dir.glob("gates-*"):
+        left[folder.name] = "a `cf gates run` that was killed", folder / "lease"
     for process, marker in marked():
-        run_id = marker.partition("/")[0]
-        if run_id in ended and not is_alive(workspace, run_id):
+        begun_by = marker.partition("/")[0]
+        if begun_by in left and not is_held(left[begun_by][1]):
             yield Finding(
-                "process", f"A process of the ended run {run_id[:8]} lives: {describe_process(process)}.",
-                FIX, partial(_end, run_id),
+                "process", f"A process of {left[begun_by][0]} lives: {describe_process(process)}.",
+                FIX, partial(_end, begun_by),
             )  # fmt: skip
 
 
@@ -255,6 +262,9 @@ def _temporaries(workspace: Workspace) -> Iterator[Finding]:
         "index/*/commit-*.index*", "index/*/undo/*", "baselines/.new-*", "runs/*/*.new",
     )  # fmt: skip
     found = [each for pattern in patterns for each in sorted(state.glob(pattern))]
+    found = [
+        each for each in found if not (each.is_dir() and is_held(each / "lease"))
+    ]  # `cf gates run` is at it
     if workspace.config_dir.is_dir() and not workspace.config_dir.is_symlink():
         found += sorted(workspace.config_dir.glob(".[cg]*.[0-9]*"))
     # git leaves one of ours where it was killed itself; until it is gone, no snapshot of the task can be kept.
@@ -301,10 +311,10 @@ def _rescue(path: Path) -> str:
     return f"Made the database anew with {kept}{lacks}. The damaged one is {done.aside}."
 
 
-def _end(run_id: str) -> str:
+def _end(begun_by: str) -> str:
     from codeframe.core.process_sweep import end_marked
 
-    return f"Ended: {'; '.join(end_marked(f'{run_id}/', prefix=True)) or 'nothing that was left'}."
+    return f"Ended: {'; '.join(end_marked(f'{begun_by}/', prefix=True)) or 'nothing that was left'}."
 
 
 def _delete_refs(workspace: Workspace, task_id: str) -> str:
@@ -316,7 +326,8 @@ def _remover(paths: Iterable[Path]) -> Callable[[], str]:
     def remove() -> str:
         for path in paths:
             if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
+                if not is_held(path / "lease"):
+                    shutil.rmtree(path)
             else:
                 path.unlink(missing_ok=True)
         return f"Removed {_named(paths)}."

@@ -27,8 +27,13 @@ def recover(workspace: Workspace, here: Workspace | None = None) -> list[str]:
     cf = workspace.command(here or workspace)
     notes = []
     for run in workspace.store.runs.running():
-        # One made by hand has neither process nor lease: it is never over by itself.
-        if run.kind is RunKind.MANUAL or is_alive(workspace, run.id) or not run.process:
+        if run.kind is RunKind.MANUAL:
+            if gates := _end_gates(workspace, run):
+                notes.append(
+                    f"cf was killed while gates ran for task {run.task_id[:8]}: ended {_count(gates)} it left."
+                )
+            continue
+        if is_alive(workspace, run.id) or not run.process:
             continue
         if refusal := owner_unseen(workspace, run, cf):
             notes.append(f"{refusal.problem} {refusal.hint}")
@@ -95,7 +100,25 @@ def _close(workspace: Workspace, run: Run, error: str) -> str | None:
             lease.release()
     finally:
         tree.release()
-    return f", ended {len(ended)} process{'es' if len(ended) != 1 else ''} it left" if ended else ""
+    return f", ended {_count(ended)} it left" if ended else ""
+
+
+def _count(ended: list[str]) -> str:
+    return f"{len(ended)} process{'es' if len(ended) != 1 else ''}"
+
+
+def _end_gates(workspace: Workspace, run: Run) -> list[str]:
+    """End what gates of a run by hand left. It has neither process nor lease, and is never over by itself; but
+    while its gates run, their `cf` holds the tree."""
+    from codeframe.core.process_sweep import end_marked, find_marked
+
+    if not find_marked(f"{run.id}/", prefix=True):
+        return []
+    tree = Lease.acquire(tree_lock_path(workspace, run), {"purpose": "recovery", "run": run.id})
+    if tree is None:
+        return []
+    with tree:
+        return end_marked(f"{run.id}/", prefix=True)
 
 
 def _end_left(workspace: Workspace, run: Run) -> list[str]:

@@ -53,6 +53,23 @@ def lease_path(workspace: Workspace, run_id: str) -> Path:
     return workspace.run_dir(run_id) / "lease"
 
 
+@contextmanager
+def gates_folder(workspace: Workspace) -> Iterator[Path]:
+    """A folder for what gates print that belong to no run; it goes afterwards. Its name begins their markers, and
+    its lease tells, as a run's does, whether they are left over."""
+    import shutil
+    import tempfile
+
+    folder = Path(tempfile.mkdtemp(prefix="gates-", dir=workspace.state_dir))
+    lease = Lease.acquire(folder / "lease", {"purpose": "cf gates run"})
+    assert lease is not None, "the name is new, so nobody else can hold it"
+    with lease:
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 def lock_run(workspace: Workspace, run_id: str, task: Task) -> RunLock:
     """Take the tree's lock and the run's lease. Raises CodeFrameError saying who holds the tree."""
     from codeframe.core.process_sweep import process_identity

@@ -8,18 +8,23 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from codeframe.core.leftovers import snapshots_of
 from codeframe.core.models import RunStatus, TaskStatus
-from codeframe.core.process_sweep import MARKER, process_identity
-from codeframe.core.run_lock import lock_run
+from codeframe.core.process_sweep import MARKER, is_alive, process_identity
+from codeframe.core.run_lock import lock_run, tree_reserved
 from codeframe.core.workspace import Workspace, find_workspace
 from tests.cli.conftest import Cf
+from tests.kit.engines import CF
 from tests.kit.repos import git, write
+from tests.kit.trusting import trust
 from tests.kit.waiting import wait_until
 
 
@@ -112,20 +117,65 @@ def test_a_start_that_is_refused_leaves_no_folder_of_a_run(cf: Cf) -> None:
     assert cf("doctor").stdout == "Nothing to mend.\n"
 
 
+@contextmanager
+def marked(owner: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that was started for this run."""
+    env = {**os.environ, MARKER: f"{owner}/0"}
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], env=env) as left:
+        try:
+            environ = Path(f"/proc/{left.pid}/environ")
+            wait_until(lambda: not environ.exists() or owner.encode() in environ.read_bytes())
+            yield left
+        finally:
+            left.kill()
+
+
 def test_a_process_that_an_ended_run_left_is_ended_by_fix(cf: Cf) -> None:
     workspace = workspace_of(cf)
     run = dead_run(workspace, cf.add())
     workspace.store.runs.finish(run, RunStatus.FAILED, TaskStatus.FAILED)
-    env = {**os.environ, MARKER: f"{run}/0"}
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], env=env) as left:
-        try:
-            environ = Path(f"/proc/{left.pid}/environ")
-            wait_until(lambda: not environ.exists() or run.encode() in environ.read_bytes())
-            assert str(left.pid) in found(cf, "process")["problem"]
-            assert str(left.pid) in mended_by_fix(cf)
-            assert left.wait() < 0
-        finally:
-            left.kill()
+    with marked(run) as left:
+        assert str(left.pid) in found(cf, "process")["problem"]
+        assert str(left.pid) in mended_by_fix(cf)
+        assert left.wait() < 0
+
+
+def test_an_open_run_by_hand_is_not_dead_and_its_gates_are_left_over_when_their_cf_is(cf: Cf) -> None:
+    task = cf.add()
+    cf("work", "start", task)
+    assert cf("doctor").stdout == "Nothing to mend.\n"
+    workspace = workspace_of(cf)
+    with marked(workspace.store.runs.running()[0].id) as left:
+        with tree_reserved(workspace, f"verification of task {task[:8]}"):  # at work
+            assert cf("doctor", "--json").json()["findings"] == []
+            assert "ended" not in cf("status").stderr
+        assert str(left.pid) in found(cf, "process")["problem"]
+        assert str(left.pid) in mended_by_fix(cf)
+        assert left.wait() < 0
+    with marked(workspace.store.runs.running()[0].id) as left:
+        assert "ended 1 process it left" in cf("status").stderr
+        assert left.wait() < 0
+
+
+def test_the_gate_of_a_killed_gates_run_is_ended_by_fix_and_that_of_a_living_one_is_not(cf: Cf) -> None:
+    here = cf.where / "gate.pid"
+    cf("config", "set", "gates", "[{name: slow, command: [sh, -c, 'echo $$ > gate.pid; exec sleep 60']}]")
+    cf.add()
+    trust(cf.where, os.environ)
+    run = subprocess.Popen([*CF, "gates", "run"], cwd=cf.where, stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: here.exists() and here.read_text().endswith("\n"))
+        gate = psutil.Process(int(here.read_text()))
+        here.unlink()
+        assert cf("doctor", "--fix").stdout == "Nothing to mend.\n"  # it goes on, and its folder is there
+        assert [*workspace_of(cf).state_dir.glob("gates-*")]
+    finally:
+        run.kill()
+        run.wait()
+    assert is_alive(gate)
+    assert str(gate.pid) in cf("doctor", code=1).stdout
+    assert str(gate.pid) in mended_by_fix(cf)
+    assert not is_alive(gate)
 
 
 def deleted(cf: Cf) -> tuple[Workspace, str, Path]:
