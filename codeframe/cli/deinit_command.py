@@ -17,14 +17,18 @@ app = Commands()
 
 
 @app.command()
-def deinit(force: bool = typer.Option(False, "--force", help="Also with tasks, runs and snapshots.")) -> None:
-    """Remove the workspace here: its tasks, runs, snapshots and settings.
+def deinit(
+    force: bool = typer.Option(
+        False, "--force", help="Also with tasks, runs and snapshots, and the settings."
+    ),
+) -> None:
+    """Remove the workspace here: its tasks, runs and snapshots, and what is trusted in it.
 
-    The working tree and other workspaces are not touched.
+    The working tree and other workspaces are not touched. Settings in .codeframe/ stay unless --force is typed.
     """
     from codeframe.core.errors import CodeFrameError, UsageError
     from codeframe.core.git import discover
-    from codeframe.core.removal import finish_removal, holdings, remove
+    from codeframe.core.removal import finish_removal, holdings, remove, settings, staying
     from codeframe.core.run_lock import repository_reserved
     from codeframe.core.workspace import leaving
 
@@ -32,26 +36,27 @@ def deinit(force: bool = typer.Option(False, "--force", help="Also with tasks, r
     unfinished = [each for each in leaving(discover(folder)) if folder.resolve().is_relative_to(each.root)]
     for each in unfinished:
         with repository_reserved(each, "cf deinit"):
-            finish_removal(each)
+            finish_removal(each, and_settings=force)
     try:
         workspace = workspace_here()
     except UsageError:
         if not unfinished:
             raise
-        say(f"{unfinished[0].root} is no workspace any more.")
+        say("\n".join([f"{unfinished[0].root} is no workspace any more.", *staying(unfinished[0])]))
         return
     _refuse_while_at_work(workspace, force)
     held = holdings(workspace)
     if held and not force:
         raise CodeFrameError(
             f"The workspace {workspace.root} has {', '.join(held)}; snapshots may hold work that is nowhere else.",
-            "To remove all of that: cf deinit --force",
+            " and ".join(["To remove all of that", *map(str, settings(workspace))]) + ": cf deinit --force",
         )
     with repository_reserved(workspace, "cf deinit"):
         _refuse_while_at_work(workspace, force)
         workspace.store.close()
-        remove(workspace)
-    say(f"{workspace.root} is no workspace any more." + (f" Removed {', '.join(held)}." if held else ""))
+        remove(workspace, and_settings=force)
+    removed = f" Removed {', '.join(held)}." if held else ""
+    say("\n".join([f"{workspace.root} is no workspace any more.{removed}", *staying(workspace)]))
 
 
 def _refuse_while_at_work(workspace: Workspace, force: bool) -> None:

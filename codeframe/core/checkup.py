@@ -16,12 +16,13 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from codeframe.core.config import HALF_WRITTEN
 from codeframe.core.errors import CodeFrameError, UsageError, how_to_write
 from codeframe.core.git import Git, Repo, discover, require_version
 from codeframe.core.lease import is_held, read_info
 from codeframe.core.leftovers import snapshots_of
 from codeframe.core.models import RunKind, RunStatus
-from codeframe.core.removal import finish_removal
+from codeframe.core.removal import finish_removal, staying
 from codeframe.core.run_lock import is_alive, lease_path, owner_unseen, tree_lock_path
 from codeframe.core.store.rescue import rescue, trouble
 from codeframe.core.workspace import DATABASE, Workspace, find_workspace, leaving, neighbours, unregistered
@@ -266,7 +267,7 @@ def _temporaries(workspace: Workspace) -> Iterator[Finding]:
         each for each in found if not (each.is_dir() and is_held(each / "lease"))
     ]  # `cf gates run` is at it
     if workspace.config_dir.is_dir() and not workspace.config_dir.is_symlink():
-        found += sorted(workspace.config_dir.glob(".[cg]*.[0-9]*"))
+        found += sorted(workspace.config_dir.glob(f".*{HALF_WRITTEN}"))
     # git leaves one of ours where it was killed itself; until it is gone, no snapshot of the task can be kept.
     found += sorted((workspace.repo.common_dir / "refs" / "codeframe" / workspace.id).glob("**/*.lock"))
     if found:
@@ -296,7 +297,7 @@ def _locks(workspace: Workspace) -> list[str]:
 
 def _finish(workspace: Workspace) -> str:
     finish_removal(workspace)
-    return f"Finished the removal of the workspace {workspace.root}."
+    return "\n".join([f"Finished the removal of the workspace {workspace.root}.", *staying(workspace)])
 
 
 def _close_to_others(folder: Path) -> str:

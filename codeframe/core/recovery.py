@@ -30,7 +30,7 @@ def recover(workspace: Workspace, here: Workspace | None = None) -> list[str]:
         if run.kind is RunKind.MANUAL:
             if gates := _end_gates(workspace, run):
                 notes.append(
-                    f"cf was killed while gates ran for task {run.task_id[:8]}: ended {_count(gates)} it left."
+                    f"CodeFrame was killed while gates ran for task {run.task_id[:8]}: ended {_count(gates)} it left."
                 )
             continue
         if is_alive(workspace, run.id) or not run.process:

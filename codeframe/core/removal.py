@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from codeframe.core.config import CONFIG_DIR
+from codeframe.core.config import CONFIG_DIR, HALF_WRITTEN
 from codeframe.core.errors import CodeFrameError
 from codeframe.core.git import Git
+from codeframe.core.trust import Trust
 from codeframe.core.workspace import DATABASE, Workspace, is_registered, remove_state, unregister
 
-# What CodeFrame itself writes into `.codeframe/`; a person's other files there stay.
-_OURS = ("config.yaml", "config.json")
+# Written by `cf config set` or by hand, nobody knows. Of what else is in `.codeframe/` only _IGNORE is ours.
+_SETTINGS = ("config.yaml", "config.json")
 _IGNORE = ".gitignore"
 
 
@@ -36,19 +37,37 @@ def holdings(workspace: Workspace) -> list[str]:
     return _counted(counts)
 
 
-def remove(workspace: Workspace) -> None:
+def settings(workspace: Workspace) -> list[Path]:
+    """The configuration files that are there, in any working tree of the repository, and that nobody committed."""
+    return [
+        folder / name
+        for folder in _config_folders(workspace)
+        for name in _SETTINGS
+        if os.path.lexists(folder / name)
+    ]
+
+
+def staying(workspace: Workspace) -> list[str]:
+    """Sentences on the settings that are there still."""
+    return [f"The settings {each} stay." for each in settings(workspace)]
+
+
+def remove(workspace: Workspace, *, and_settings: bool) -> None:
     """Take the workspace away. The tree is not touched, nor is any other workspace. Hold all trees' locks."""
     unregister(workspace)
-    finish_removal(workspace)
+    finish_removal(workspace, and_settings=and_settings)
 
 
-def finish_removal(workspace: Workspace) -> None:
+def finish_removal(workspace: Workspace, *, and_settings: bool = False) -> None:
     """The steps after `unregister`; each may have been done before."""
     doomed = "".join(f"delete {ref}\n" for ref in _refs(workspace))
     Git(workspace.repo.toplevel).run("update-ref", "--stdin", stdin=doomed.encode())
     if not is_registered(workspace.repo, workspace.root):  # else somebody made a new one there meanwhile
+        for each in settings(workspace) if and_settings else ():
+            each.unlink(missing_ok=True)
         for folder in _config_folders(workspace):
             _remove_config(folder)
+    Trust(workspace).discard()
     remove_state(workspace)
 
 
@@ -62,23 +81,24 @@ def _counted(counts: dict[str, int]) -> list[str]:
 
 
 def _config_folders(workspace: Workspace) -> list[Path]:
-    """The workspace's `.codeframe/` in each working tree of the repository."""
+    """The workspace's `.codeframe/` in each working tree of the repository, but where it was committed."""
     said = Git(workspace.repo.toplevel).text("worktree", "list", "--porcelain", "-z")
     trees = [
         Path(line.removeprefix("worktree ")) for line in said.split("\0") if line.startswith("worktree ")
     ]
     place = workspace.root.relative_to(workspace.repo.toplevel)
+    folders = [tree / place / CONFIG_DIR for tree in trees]
     return [
-        folder for tree in trees if (folder := tree / place / CONFIG_DIR).is_dir() and not folder.is_symlink()
+        folder
+        for folder in folders
+        if folder.is_dir() and not folder.is_symlink() and not Git(folder).text("ls-files", ".")
     ]
 
 
 def _remove_config(folder: Path) -> None:
-    """Our own files, unless somebody committed them; the folder as well when nothing else is in it."""
-    if Git(folder).text("ls-files", "."):
-        return
-    for name in _OURS:
-        (folder / name).unlink(missing_ok=True)
+    """Our own files when nothing else is in the folder, and the folder."""
+    for half in folder.glob(f".*{HALF_WRITTEN}"):
+        half.unlink(missing_ok=True)
     if set(os.listdir(folder)) <= {_IGNORE}:
         (folder / _IGNORE).unlink(missing_ok=True)
         folder.rmdir()

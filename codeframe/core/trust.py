@@ -122,6 +122,18 @@ class Trust:
             raise not_written(self.path, error) from error
         return True
 
+    def discard(self) -> None:
+        """The same for a workspace that goes: nobody will ever ask for its record, nor lock it."""
+        try:
+            path = self.path
+        except CodeFrameError:  # without a home nothing was kept
+            return
+        try:
+            path.unlink(missing_ok=True)
+            path.with_suffix(".lock").unlink(missing_ok=True)
+        except OSError as error:
+            raise not_written(path, error) from error
+
     def _load(self) -> dict[str, list[str]]:
         """Item name -> its accepted digests; {} with `problem` set when there is a record that does not count."""
         self.problem = ""

@@ -14,6 +14,7 @@ from codeframe.core.leftovers import snapshots_of
 from codeframe.core.models import RunStatus, TaskStatus
 from codeframe.core.process_sweep import process_identity
 from codeframe.core.run_lock import lock_run
+from codeframe.core.trust import Trust
 from codeframe.core.workspace import Workspace, find_workspace
 from tests.cli.conftest import Cf
 from tests.kit.engines import ROOT
@@ -66,12 +67,36 @@ def test_what_is_in_it_is_said_and_stays_unless_forced(cf: Cf) -> None:
     assert everything(cf) == before
 
 
+def test_settings_stay_and_are_named_unless_forced(cf: Cf) -> None:
+    """Nobody knows who wrote them: `cf config set`, or a person in their editor."""
+    settings = cf.where / ".codeframe/config.yaml"
+    write(cf.where, {".codeframe/config.yaml": "# why: ask Ada\nengine: built-in\n"})
+    before = settings.read_bytes()
+    assert f"The settings {settings} stay." in cf("deinit").stdout
+    assert settings.read_bytes() == before
+    assert git(cf.where, "status", "--porcelain", "-uall") == ""
+    cf("init")
+    workspace = used(cf)
+    assert str(settings) in cf("deinit", code=1).stderr
+    cf("deinit", "--force")
+    is_gone(cf, workspace)
+
+
 def test_a_persons_files_among_the_settings_stay_hidden_as_they_were(cf: Cf) -> None:
     cf("config", "set", "engine", "built-in")
     write(cf.where, {".codeframe/notes.txt": "mine\n"})
-    cf("deinit")
+    cf("deinit", "--force")
     assert sorted(os.listdir(cf.where / ".codeframe")) == [".gitignore", "notes.txt"]
     assert git(cf.where, "status", "--porcelain", "-uall") == ""
+
+
+def test_what_is_trusted_goes_with_the_workspace(cf: Cf) -> None:
+    cf("config", "set", "gates", "[{name: t, command: ls}]")
+    cf("trust", "--yes")
+    record = Trust(find_workspace(cf.where)).path
+    assert record.exists()
+    cf("deinit", "--force")
+    assert [*record.parent.iterdir()] == []
 
 
 def test_settings_that_were_committed_stay(cf: Cf) -> None:
@@ -134,7 +159,7 @@ def trace(frame, event, arg):
     if not frame.f_code.co_filename.endswith(("removal.py", "workspace.py")):
         return None
     if event == "line" and frame.f_code.co_name in
-        ("remove", "unregister", "finish_removal", "remove_state", "_config_folders", "_remove_config"):
+        ("remove", "unregister", "finish_removal", "remove_state", "_config_folders", "_remove_config", "settings"):
         left -= 1
         if left == 0:
             os.kill(os.getpid(), signal.SIGKILL)

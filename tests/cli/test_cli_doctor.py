@@ -228,15 +228,22 @@ def test_what_killed_commands_left_half_written_is_removed_by_fix(cf: Cf) -> Non
         workspace.state_dir / name
         for name in ("gates-abc/log", "index/main/index.new", "index/main/commit-1.index", "baselines/.new-1")
     ]
-    litter += [workspace.config_dir / ".config.yaml.123", workspace.run_dir("feedfeedfeed") / "lease"]
+    litter += [
+        workspace.config_dir / ".config.yaml.123.codeframe-new",
+        workspace.run_dir("feedfeedfeed") / "lease",
+    ]
     refs = workspace.repo.common_dir / "refs" / "codeframe" / workspace.id
     litter += [refs / "t" / "1.lock", workspace.state_dir.parent / "abcdef123456" / "workspace.json.new"]
     for path in litter:
         write(path.parent, {path.name: "x"})
-    write(cf.where, {".codeframe/notes.txt": "mine\n", ".codeframe/.gitignore": "*\n"})
+    mine = [
+        workspace.config_dir / name for name in ("notes.txt", ".config.yaml.2026-01-01", ".config.yaml.123")
+    ]
+    for path in mine:
+        path.write_text("mine\n")
     mended_by_fix(cf)
     assert [path for path in litter if path.exists()] == []
-    assert (workspace.config_dir / "notes.txt").read_text() == "mine\n"
+    assert [path for path in mine if path.exists()] == mine
     cf("tasks", "list")
 
 

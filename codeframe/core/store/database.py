@@ -200,7 +200,7 @@ def alone(path: Path, purpose: str) -> Iterator[None]:
     lease = Lease.acquire(_lock(path), {"pid": os.getpid(), "purpose": purpose}, wait_s=BUSY_TIMEOUT_S)
     if lease is None:
         raise CodeFrameError(
-            f"The database {path} is in use by another cf command, so it is as it was.",
+            f"The database {path} is open in another command, so it is as it was.",
             f"End that, such as a cf events --follow in another terminal; then type: {purpose}",
         )
     with lease:

@@ -206,7 +206,7 @@ def test_a_rescue_is_refused_while_another_has_the_database_open(
     path.write_bytes(whole)
     store = Store(path)
     store.tasks.count()
-    with pytest.raises(CodeFrameError, match="in use by another cf command") as refused:
+    with pytest.raises(CodeFrameError, match="open in another command") as refused:
         rescue(path)
     assert refused.value.hint.endswith("type: cf doctor --fix")
     assert not [*path.parent.glob("*damaged*")]
