@@ -263,9 +263,8 @@ def _temporaries(workspace: Workspace) -> Iterator[Finding]:
         "index/*/commit-*.index*", "index/*/undo/*", "baselines/.new-*", "runs/*/*.new",
     )  # fmt: skip
     found = [each for pattern in patterns for each in sorted(state.glob(pattern))]
-    found = [
-        each for each in found if not (each.is_dir() and is_held(each / "lease"))
-    ]  # `cf gates run` is at it
+    # `cf gates run` holds no lock but that of its folder.
+    found = [each for each in found if not (each.is_dir() and is_held(each / "lease"))]
     if workspace.config_dir.is_dir() and not workspace.config_dir.is_symlink():
         found += sorted(workspace.config_dir.glob(f".*{HALF_WRITTEN}"))
     # git leaves one of ours where it was killed itself; until it is gone, no snapshot of the task can be kept.

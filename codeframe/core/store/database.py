@@ -178,8 +178,8 @@ class Database:
 
 
 def shared(path: Path) -> int:
-    """A descriptor that keeps the database at `path` in its place until it is closed. CodeFrameError when it is
-    being replaced all the time."""
+    """A descriptor that keeps the database at `path` from being replaced until it is closed. CodeFrameError when
+    somebody is `alone` with it for too long."""
     lock = share(_lock(path), wait_s=BUSY_TIMEOUT_S)
     if lock is None:
         by = read_info(_lock(path)).get("purpose", "another process")

@@ -246,8 +246,9 @@ def test_an_empty_file_is_a_new_database(path: Path) -> None:
     assert Store(path).tasks.list() == []
 
 
-def test_a_filesystem_without_wal_is_refused() -> None:
+def test_a_filesystem_without_wal_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SQLite grants no write-ahead log in memory, nor on some network filesystems."""
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(RequirementsError, match="write-ahead log was refused"):
         Store(Path(":memory:")).tasks.list()
 
