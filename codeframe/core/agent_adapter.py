@@ -105,7 +105,7 @@ class AgentResult:
     evidence: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass
+@dataclass(slots=True)
 class AgentEvent:
     """One thing that happened. `type` is progress, file_changed, command_run, output or error.
 

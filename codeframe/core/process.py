@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MARKER", "EndedBy", "Limits", "ProcessOutcome", "run_process"]
 
-OnLine = Callable[[str, Line], None]
+OnLines = Callable[[str, list[Line]], None]
 
 STDERR_TAIL_BYTES = 16 * 1024
 _READ_BYTES = 64 * 1024  # what a pipe holds
@@ -102,7 +102,7 @@ def run_process(
     cwd: Path,
     env: Mapping[str, str],
     marker: str,
-    on_line: OnLine,
+    on_lines: OnLines,
     stdin: bytes | None = None,
     limits: Limits = Limits(),
     cancel: threading.Event | None = None,
@@ -114,7 +114,7 @@ def run_process(
     """Run `argv` to its end in a session of its own, and end whatever it leaves running.
 
     `env` is the complete environment; `marker` ("<run>/<launch>", unique) is added to it. `stdin` is
-    written, then closed; None is /dev/null. `on_line("stdout" or "stderr", line)`, `busy()` (true:
+    written, then closed; None is /dev/null. `on_lines("stdout" or "stderr", lines)`, `busy()` (true:
     silence is fine just now) and `on_start(pid)` are called on this thread. `finished` is set by the
     caller once the output said that the work is done: only `cancel` and `linger_s` count from there.
 
@@ -127,7 +127,7 @@ def run_process(
                 process = _spawn(argv, cwd, environment, with_stdin=stdin is not None)
             except (OSError, ValueError) as error:  # ValueError: a NUL byte, a lone surrogate in an argument
                 return ProcessOutcome(EndedBy.SPAWN_FAILED, error=str(error))
-            with contextlib.closing(_Streams(process, stdin, on_line)) as streams:
+            with contextlib.closing(_Streams(process, stdin, on_lines)) as streams:
                 child = _Child(process, streams, marker, limits, polite_signal)
                 try:
                     ended_by = child.watch(cancel, busy, finished, on_start)
@@ -311,9 +311,9 @@ class _Child:
 class _Streams:
     """The pipes of one process: feeds stdin, turns stdout and stderr into lines, never blocks."""
 
-    def __init__(self, process: Popen[bytes], stdin: bytes | None, on_line: OnLine) -> None:
+    def __init__(self, process: Popen[bytes], stdin: bytes | None, on_lines: OnLines) -> None:
         self.stderr_tail = bytearray()
-        self._on_line: OnLine | None = on_line
+        self._on_lines: OnLines | None = on_lines
         self._selector = selectors.DefaultSelector()
         self._splitters = {"stdout": LineSplitter(), "stderr": LineSplitter()}
         self._unsent = memoryview(stdin or b"")
@@ -340,7 +340,7 @@ class _Streams:
 
     def mute(self) -> None:
         """Read on, so that the process is not held up, but hand out nothing more."""
-        self._on_line = None
+        self._on_lines = None
 
     def finish(self, seconds: float) -> None:
         """Read what the pipes still hold, for at most that long, and hand out the unfinished lines."""
@@ -368,14 +368,13 @@ class _Streams:
         if name == "stderr":
             self.stderr_tail += data
             del self.stderr_tail[:-STDERR_TAIL_BYTES]
-        if self._on_line is not None:
+        if self._on_lines is not None:
             self._hand_out(name, self._splitters[name].feed(data))
         return True
 
     def _hand_out(self, name: str, lines: list[Line]) -> None:
-        if self._on_line is not None:
-            for line in lines:
-                self._on_line(name, line)
+        if lines and self._on_lines is not None:
+            self._on_lines(name, lines)
 
     def _write(self, fd: int) -> None:
         try:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from codeframe.core.adapters.transcript import TranscriptWriter, files_of, read_transcript
 from codeframe.core.agent_adapter import AgentEvent
+from codeframe.core.lines import Line as RawLine
 from codeframe.core.redaction import Redactor
 
 MAX_BYTES = 64 * 1024 * 1024
@@ -42,7 +43,7 @@ class RunLog:
     def add(self, event: AgentEvent) -> None:
         """Keep one event's message."""
         ours = event.metadata.get("source") == "codeframe"
-        self._writer.write(OURS if ours else event.type, event.message)
+        self._writer.write(OURS if ours else event.type, RawLine(event.message))
 
     def close(self) -> None:
         """Write what is left. May be called twice."""

@@ -50,15 +50,16 @@ class Runner:
     def __call__(self, argv: list[str], **options: Any) -> ProcessOutcome:
         hook: Callable[[str], object] | None = options.pop("hook", None)
 
-        def on_line(name: str, line: Line) -> None:
-            self.lines.append((name, line))
-            if hook is not None:
-                hook(line.text)
+        def on_lines(name: str, lines: list[Line]) -> None:
+            for line in lines:
+                self.lines.append((name, line))
+                if hook is not None:
+                    hook(line.text)
 
         def on_start(pid: int) -> None:
             self.pid = pid
 
-        options = {"on_line": on_line, "on_start": on_start, "env": dict(os.environ), **options}
+        options = {"on_lines": on_lines, "on_start": on_start, "env": dict(os.environ), **options}
         return run_process(argv, cwd=self.folder, marker=self.marker, **options)
 
     def sh(self, script: str, **options: Any) -> ProcessOutcome:
@@ -187,7 +188,7 @@ def test_cancel_from_another_thread_in_the_middle_of_a_flood(run: Runner) -> Non
     cancel = threading.Event()
     timer = threading.Timer(0.2, cancel.set)
     timer.start()
-    outcome = run(["yes"], cancel=cancel, on_line=lambda name, line: None)
+    outcome = run(["yes"], cancel=cancel, on_lines=lambda name, lines: None)
     timer.join()
     assert (outcome.ended_by, outcome.exit_code) == (EndedBy.CANCELLED, -signal.SIGTERM)
 
@@ -312,7 +313,7 @@ def test_an_unfinished_line_is_heard_though_a_daemon_holds_the_pipe(run: Runner)
 def test_a_daemon_that_floods_for_ever_does_not_hold_us(run: Runner) -> None:
     code = DAEMON + "while_true = lambda: [os.write(1, b'noise\\n' * 1000) for _ in iter(int, 1)]\n"
     outcome = run.python(
-        code + "daemon(while_true)\n", limits=Limits(drain_s=0.1), on_line=lambda name, line: None
+        code + "daemon(while_true)\n", limits=Limits(drain_s=0.1), on_lines=lambda name, lines: None
     )
     assert (outcome.ended_by, outcome.exit_code) == (EndedBy.EXIT, 0)
     assert len(outcome.survivors) == 1
@@ -442,7 +443,7 @@ def test_what_forks_faster_than_a_scan_is_ended_with_its_group(run: Runner) -> N
     until(group_is_gone)
 
 
-@pytest.mark.parametrize("callback", ["on_line", "on_start", "busy"])
+@pytest.mark.parametrize("callback", ["on_lines", "on_start", "busy"])
 def test_an_exception_from_a_callback_leaves_nothing_running(run: Runner, callback: str) -> None:
     def fail(*_: object) -> bool:
         raise LookupError("from the callback")
@@ -470,7 +471,7 @@ def test_ctrl_c_stops_politely_and_leaves_nothing_running(tmp_path: Path) -> Non
         "marker, script = sys.argv[1:]\n"
         "try:\n"
         "    run_process(['sh', '-c', script], marker=marker, cwd=Path('.'), env=dict(os.environ),\n"
-        "                on_line=lambda name, line: print(line.text, flush=True),\n"
+        "                on_lines=lambda name, lines: print(lines[0].text, flush=True),\n"
         "                polite_signal=signal.SIGINT)\n"
         "except KeyboardInterrupt:\n    print('interrupted', flush=True)\n"
     )
@@ -535,15 +536,14 @@ def test_a_flood_of_64_mb_is_read_to_the_end_in_bounded_memory(run: Runner) -> N
     before = highest = memory().rss
     lines = characters = 0
 
-    def count(name: str, line: Line) -> None:
+    def count(name: str, read: list[Line]) -> None:
         nonlocal lines, characters, highest
-        lines += 1
-        characters += len(line.text)
-        if lines % 10_000 == 0:
-            highest = max(highest, memory().rss)
+        lines += len(read)
+        characters += sum(len(line.text) for line in read)
+        highest = max(highest, memory().rss)
 
     code = "import os\nblock = (b'x' * 127 + b'\\n') * 8192\nfor _ in range(64): os.write(1, block)\n"
-    run.python(code, on_line=count)
+    run.python(code, on_lines=count)
     assert lines == 64 * 8192
     assert characters == 64 * 8192 * 127
     assert highest - before < 24_000_000

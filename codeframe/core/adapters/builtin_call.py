@@ -34,6 +34,7 @@ from codeframe.core.agent_adapter import (
 )
 from codeframe.core.conversation import SESSIONS, Conversation, SessionLost
 from codeframe.core.errors import not_written
+from codeframe.core.lines import Line
 from codeframe.core.models import ErrorClass
 from codeframe.core.react_agent import FINISH, MAX_STEPS, Ending, ReactAgent
 from codeframe.core.redaction import Redactor
@@ -215,7 +216,7 @@ class _Call(contextlib.ExitStack):
     def record(self, line: Mapping[str, Any]) -> None:
         """One line of the transcript."""
         if self._transcript is not None:
-            self._transcript.write("out", json.dumps(line, ensure_ascii=False))
+            self._transcript.write("out", Line(json.dumps(line, ensure_ascii=False)))
 
     def complete(self, result: AgentResult) -> AgentResult:
         """The result with what was noted along the way, its texts fit to be shown."""

@@ -130,16 +130,16 @@ class ClaudeCodeAdapter(SubprocessAdapter):
         """What `claude auth status` says; it asks no server, so an expired login passes."""
         printed: list[str] = []
 
-        def on_line(stream: str, line: Line) -> None:
+        def on_lines(stream: str, lines: list[Line]) -> None:
             if stream == "stdout":
-                printed.append(line.text)
+                printed.extend(line.text for line in lines)
 
         run_process(
             ["claude", "auth", "status"],
             cwd=Path.home(),
             env=engine_environment(cls.env_add, cls.env_drop),
             marker=f"requirements/{uuid.uuid4().hex}",
-            on_line=on_line,
+            on_lines=on_lines,
             limits=Limits(timeout_s=20),
         )
         try:

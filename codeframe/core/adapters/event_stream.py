@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from codeframe.core.agent_adapter import AgentEvent
 
 MAX_OUTPUT_EVENTS = 1000
-OUTPUT_PER_S = 1000  # more nobody can read, and in a flood the consumers would take time from the reading
+OUTPUT_PER_S = 250  # more nobody can read, and in a flood the consumers would take time from the reading
 
 
 class EventStream:
@@ -48,20 +48,18 @@ class EventStream:
             self.dropped = 0
             self._changed.notify_all()
 
-    def put(self, event: AgentEvent) -> None:
-        """Add one event; never blocks, never raises."""
+    def put(self, *events: AgentEvent) -> None:
+        """Add events; never blocks, never raises."""
         with self._changed:
-            self._number += 1
             # Who waits waits for the first of them.
             first = not self._outputs and not self._others
-            if event.type == "output":
-                if len(self._outputs) >= self._limit:
-                    self._outputs.popleft()
-                    self.dropped += 1
-                self._outputs.append((self._number, event))
-            else:
-                self._others.append((self._number, event))
-            if first:
+            for number, event in enumerate(events, self._number + 1):
+                (self._outputs if event.type == "output" else self._others).append((number, event))
+            self._number += len(events)
+            while len(self._outputs) > self._limit:
+                self._outputs.popleft()
+                self.dropped += 1
+            if first and events:
                 self._changed.notify_all()
 
     def close(self) -> None:

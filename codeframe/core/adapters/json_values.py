@@ -2,8 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
+
+from jiter import from_json
+
+
+def object_in(text: str) -> dict[str, Any] | None:
+    """The object in one line of JSON; None for anything else, however nested or malformed.
+
+    Read by jiter (the parser of the anthropic and pydantic packages), in half the time of `json`; what it
+    refuses and `json` takes, lone surrogates and deep nesting, is for the latter.
+    """
+    if text[:1] != "{" and text[:1].strip():  # all there is to know of nearly every other line
+        return None
+    try:
+        obj = from_json(text.encode())
+    except ValueError:
+        try:
+            obj = json.loads(text)
+        except (ValueError, RecursionError):
+            return None
+    return obj if isinstance(obj, dict) else None
 
 
 def text_of(value: object) -> str:

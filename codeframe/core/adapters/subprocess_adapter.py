@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import signal
@@ -12,10 +11,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from codeframe.core.adapters.event_stream import EventStream
 from codeframe.core.adapters.heard import Heard, Terminal
+from codeframe.core.adapters.json_values import object_in
 from codeframe.core.adapters.transcript import TRANSCRIPT_NAME, TranscriptWriter
 from codeframe.core.adapters.verdict_report import parse_fenced
 from codeframe.core.agent_adapter import (
@@ -26,12 +26,10 @@ from codeframe.core.agent_adapter import (
     AgentResultStatus,
     Capabilities,
 )
+from codeframe.core.lines import Line
 from codeframe.core.models import ErrorClass
 from codeframe.core.process import EndedBy, Limits, ProcessOutcome, run_process
 from codeframe.core.redaction import Redactor
-
-if TYPE_CHECKING:
-    from codeframe.core.lines import Line
 
 # What every engine gets (rule 5.5): nothing that waits for a person, colours a pipe or takes git's locks.
 ENV_ADD: Mapping[str, str] = {
@@ -272,24 +270,27 @@ class SubprocessAdapter(ABC):
         log = transcript.write if transcript is not None else _nowhere
         done = threading.Event()
 
-        def on_line(stream: str, line: Line) -> None:
-            text, dropped = line
-            log("out" if stream == "stdout" else "err", text, dropped)
-            if stream != "stdout" or dropped or (obj := _json_object(text)) is None:
+        def on_lines(stream: str, lines: list[Line]) -> None:
+            log("out" if stream == "stdout" else "err", *lines)
+            if stream != "stdout":
                 return
-            try:
-                for event in self.parse(obj):
-                    self._say(event)
-            except Exception as error:
-                # A line nobody foresaw must not cost the run whose work is already on disk.
-                log("cf", f"this line was not understood: {error!r}")
+            events: list[AgentEvent] = []
+            for text, dropped in lines:
+                if dropped or (obj := object_in(text)) is None:
+                    continue
+                try:
+                    events += self.parse(obj)
+                except Exception as error:
+                    # A line nobody foresaw must not cost the run whose work is already on disk.
+                    log("cf", Line(f"this line was not understood: {error!r}"))
+            self._say(*events)
             if self.heard.terminal is not None:
                 done.set()
             elif done.is_set():
                 done.clear()
 
         def on_start(pid: int) -> None:
-            log("cf", f"process {pid}: {shlex.join(launch.argv)[:MAX_MESSAGE_CHARS]}")
+            log("cf", Line(f"process {pid}: {shlex.join(launch.argv)[:MAX_MESSAGE_CHARS]}"))
             metadata = {"pid": pid, "session_id": launch.session_id}
             self._say(AgentEvent("progress", f"{self.name} started", metadata=metadata))
 
@@ -299,7 +300,7 @@ class SubprocessAdapter(ABC):
                 cwd=workspace,
                 env=env,
                 marker=f"{context.run_id or 'adhoc'}/{context.round}-{uuid.uuid4().hex[:8]}",
-                on_line=on_line,
+                on_lines=on_lines,
                 stdin=launch.stdin,
                 limits=Limits(
                     timeout_s=timeout_ms / 1000,
@@ -313,7 +314,7 @@ class SubprocessAdapter(ABC):
                 finished=done,
                 on_start=on_start,
             )
-            log("cf", _how_it_ended(outcome))
+            log("cf", Line(_how_it_ended(outcome)))
         finally:
             if transcript is not None:
                 transcript.close()
@@ -322,9 +323,9 @@ class SubprocessAdapter(ABC):
             self._say(AgentEvent("error", result.error))
         return result
 
-    def _say(self, event: AgentEvent) -> None:
+    def _say(self, *events: AgentEvent) -> None:
         # Made presentable when somebody reads it: in a flood nobody does. Only what is long does not wait.
-        self._events.put(event if len(event.message) <= MAX_MESSAGE_CHARS else self._shown(event))
+        self._events.put(*(e if len(e.message) <= MAX_MESSAGE_CHARS else self._shown(e) for e in events))
 
     def _shown(self, event: AgentEvent) -> AgentEvent:
         message = self._presentable(event.message)[:MAX_MESSAGE_CHARS]
@@ -349,24 +350,8 @@ def engine_environment(add: Mapping[str, str], drop: frozenset[str]) -> dict[str
     return {**kept, **ENV_ADD, **add}
 
 
-_decode = json.JSONDecoder().raw_decode
-
-
-def _nowhere(stream: str, line: str, dropped: int = 0) -> None:
+def _nowhere(stream: str, *lines: Line) -> None:
     """The log of a run that keeps none."""
-
-
-def _json_object(text: str) -> dict[str, Any] | None:
-    """The object in one line of JSON; None for anything else, however nested or malformed."""
-    if text[:1] != "{" and text[:1].strip():  # all there is to know of nearly every other line
-        return None
-    try:
-        obj, end = _decode(text)  # what `json.loads` does, without what it does around it
-        if end != len(text):
-            obj = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return obj if isinstance(obj, dict) else None
 
 
 def _how_it_ended(outcome: ProcessOutcome) -> str:

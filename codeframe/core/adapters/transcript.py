@@ -8,21 +8,29 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from json.encoder import encode_basestring
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from codeframe.core.lines import Line
 from codeframe.core.redaction import Redactor
 from codeframe.core.safe_read import open_regular
 
 TRANSCRIPT_NAME = "transcript.jsonl"
-MAX_BYTES = 256 * 1024 * 1024
-PENDING_BYTES = 4 * 1024 * 1024
+MAX_BYTES = 64 * 1024 * 1024
+PENDING_BYTES = 2 * 1024 * 1024
 FLUSH_S = 0.8
 
-_Entry = tuple[float, str, str, int]  # time, stream, line, dropped bytes
+
+class _Batch(NamedTuple):
+    """Lines that came together; `size` is their characters."""
+
+    when: float
+    stream: str
+    lines: Sequence[Line]
+    size: int
 
 
 class TranscriptWriter:
@@ -33,7 +41,7 @@ class TranscriptWriter:
     process; a thread writes at least once a second, so no more than that is ever at stake.
 
     `write` may be called from any thread and is cheap: encoding and redaction happen when the lines are
-    written out. While the tail turns, a flood faster than 4 MiB per write-out loses its middle before it
+    written out. While the tail turns, a flood faster than 2 MiB per write-out loses its middle before it
     is even encoded, counted in a line of its own: only its end would have been kept anyway.
 
     Each line is a JSON object: `t` ISO time in UTC, `s` "out", "err" or "cf" (our own words), `n` the
@@ -49,10 +57,9 @@ class TranscriptWriter:
         self._head, self._older, self._newer = files_of(path)
         self._head_room = max_bytes // 2
         self._tail_room = max_bytes // 4
-        self._pending: deque[_Entry] = deque()
+        self._pending: deque[_Batch] = deque()
         self._pending_size = 0
         self._skipped = 0
-        self._millisecond, self._clock = -1, ""
         self._adding = threading.Lock()  # guards the pending lines; held for microseconds
         self._writing = threading.Lock()  # guards the file; held while encoding
         self._in_tail = self._newer.exists()
@@ -62,17 +69,19 @@ class TranscriptWriter:
         self._flusher = threading.Thread(target=self._flush_often, name="transcript", daemon=True)
         self._flusher.start()
 
-    def write(self, stream: str, line: str, dropped: int = 0) -> None:
-        """Add one line of `stream` ("out", "err", "cf"); `dropped` bytes of it are missing."""
+    def write(self, stream: str, *lines: Line) -> None:
+        """Add lines of `stream` ("out", "err", "cf")."""
+        batch = _Batch(time.time(), stream, lines, sum(len(text) for text, _ in lines))
         with self._adding:
-            self._pending.append((time.time(), stream, line, dropped))
-            self._pending_size += len(line)
+            self._pending.append(batch)
+            self._pending_size += batch.size
             if self._pending_size <= PENDING_BYTES:
                 return
             if self._in_tail:
                 while self._pending_size > PENDING_BYTES and len(self._pending) > 1:
-                    self._pending_size -= len(self._pending.popleft()[2])
-                    self._skipped += 1
+                    gone = self._pending.popleft()
+                    self._pending_size -= gone.size
+                    self._skipped += len(gone.lines)
                 return
         self.flush()  # the head loses nothing: whoever floods waits
 
@@ -80,15 +89,15 @@ class TranscriptWriter:
         """Hand all that was written to the operating system."""
         with self._writing:
             with self._adding:
-                lines, self._pending, self._pending_size = self._pending, deque(), 0
+                batches, self._pending, self._pending_size = self._pending, deque(), 0
                 skipped, self._skipped = self._skipped, 0
             if self._fd < 0:
                 return
             if skipped:
-                lines.appendleft((lines[0][0], "cf", f"{skipped} lines of a flood were not kept", 0))
+                batches.appendleft(_ours(batches[0].when, f"{skipped} lines of a flood were not kept"))
             with contextlib.suppress(OSError):
                 # A full disk must not take the engine's work with it: the transcript is what suffers.
-                self._put(lines)
+                self._put(batches)
 
     def close(self) -> None:
         """Write what is left and close the file. May be called twice."""
@@ -104,41 +113,40 @@ class TranscriptWriter:
         while not self._closing.wait(FLUSH_S):
             self.flush()
 
-    def _put(self, lines: Sequence[_Entry]) -> None:
+    def _put(self, batches: Iterable[_Batch]) -> None:
         # A flood is millions of short lines. What can be done for many at once is: the look for secrets,
         # the encoding, the write. Records are put together by hand: json.dumps takes five times as long.
-        if self._redactor.may_change("\n".join(entry[2] for entry in lines)):
-            redact = self._redactor.redact
-            lines = [(when, stream, redact(line), dropped) for when, stream, line, dropped in lines]
-        records = list(map(self._record, lines))
-        data = "".join(records).encode("utf-8", "backslashreplace")
-        if len(data) <= self._room():
-            self._append(data)
-            return
-        for record in records:
-            data = record.encode("utf-8", "backslashreplace")
+        for batch in batches:
+            if self._redactor.may_change("\n".join([text for text, _ in batch.lines])):
+                redact = self._redactor.redact
+                batch = batch._replace(lines=[Line(redact(text), dropped) for text, dropped in batch.lines])
+            records = self._records(batch)
+            data = "".join(records).encode("utf-8", "backslashreplace")
+            if len(data) <= self._room():
+                self._append(data)
+            else:
+                self._put_singly(record.encode("utf-8", "backslashreplace") for record in records)
+
+    def _put_singly(self, records: Iterable[bytes]) -> None:
+        """Where not all of them have room in the current file."""
+        for data in records:
             if len(data) > self._room():
                 self._next_file()
                 if len(data) > self._tail_room:
-                    data = self._record(
-                        (time.time(), "cf", f"{len(data)} bytes in one line were not kept", 0)
-                    ).encode()
+                    lost = _ours(time.time(), f"{len(data)} bytes in one line were not kept")
+                    data = "".join(self._records(lost)).encode()
             self._append(data)
 
     def _room(self) -> int:
         """How many bytes the current file still takes."""
         return (self._tail_room if self._in_tail else self._head_room) - self._size
 
-    def _record(self, entry: _Entry) -> str:
-        when, stream, line, dropped = entry
-        millisecond = int(when * 1000)
-        if millisecond != self._millisecond:
-            self._millisecond = millisecond
-            moment = datetime.fromtimestamp(millisecond / 1000, UTC)
-            self._clock = moment.isoformat(timespec="milliseconds")
-        lost = f', "dropped": {dropped}' if dropped else ""
-        text = encode_basestring(line)
-        return f'{{"t": "{self._clock}", "s": "{stream}", "n": {self._round}{lost}, "line": {text}}}\n'
+    def _records(self, batch: _Batch) -> list[str]:
+        clock = datetime.fromtimestamp(batch.when, UTC).isoformat(timespec="milliseconds")
+        head = f'{{"t": "{clock}", "s": "{batch.stream}", "n": {self._round}'
+        heads = {dropped: f'{head}, "dropped": {dropped}, "line": ' for _, dropped in batch.lines if dropped}
+        heads[0] = f'{head}, "line": '
+        return [f"{heads[dropped]}{encode_basestring(text)}}}\n" for text, dropped in batch.lines]
 
     def _append(self, data: bytes) -> None:
         view = memoryview(data)
@@ -155,6 +163,10 @@ class TranscriptWriter:
         self._in_tail = True
         self._fd = _open(self._newer)
         self._size = os.fstat(self._fd).st_size
+
+
+def _ours(when: float, text: str) -> _Batch:
+    return _Batch(when, "cf", (Line(text),), len(text))
 
 
 def read_transcript(path: Path) -> Iterator[dict[str, Any]]:

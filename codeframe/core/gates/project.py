@@ -118,9 +118,8 @@ class Project:
             return None
         lines: list[list[str]] = []
 
-        def on_line(_stream: str, line: Line) -> None:
-            if line.text.startswith("cf-probe\t"):
-                lines.append(line.text.split("\t"))
+        def on_lines(_stream: str, printed: list[Line]) -> None:
+            lines.extend(line.text.split("\t") for line in printed if line.text.startswith("cf-probe\t"))
 
         argv = [*python, "-c", _PROBE, "cwd" if cwd_first else "", "\n".join(paths), *modules]
         ended = run_process(
@@ -128,7 +127,7 @@ class Project:
             cwd=self.root,
             env=self.env,
             marker=f"probe/{os.urandom(8).hex()}",
-            on_line=on_line,
+            on_lines=on_lines,
             limits=Limits(timeout_s=PROBE_TIMEOUT_S),
         )
         if ended.ended_by is not EndedBy.EXIT or ended.exit_code != 0 or len(lines) != 1 + len(modules):

@@ -67,7 +67,7 @@ def run_gate(
                 cwd=project.root,
                 env=env,
                 marker=marker,
-                on_line=writer.add,
+                on_lines=writer.add,
                 limits=Limits(timeout_s=timeout_s),
                 cancel=cancel,
             )
@@ -137,8 +137,12 @@ class Log:
         self._tail_size = 0
         self._dropped = 0
 
-    def add(self, _stream: str, line: Line) -> None:
-        """Takes one line of either output."""
+    def add(self, _stream: str, lines: Iterable[Line]) -> None:
+        """Takes lines of either output."""
+        for line in lines:
+            self._add(line)
+
+    def _add(self, line: Line) -> None:
         text = (
             f"{line.text} [... {line.dropped_bytes} bytes left out]\n"
             if line.dropped_bytes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from codeframe.core.git import command, environment
@@ -68,21 +68,21 @@ class _Search:
         found: list[str] = []
         more = False
 
-        def on_line(stream: str, line: Line) -> None:
+        def on_match(line: Line) -> None:
             nonlocal more
             path, _, rest = line.text.partition("\0")
             number, _, text = rest.partition("\0")
-            if stream != "stdout" or looks_secret(path):
+            if looks_secret(path):
                 return
             if len(found) < MAX_MATCHES:
                 found.append(f"{path}:{number}:{_short(text)}")
             else:
                 more = True
 
-        done = self._git(["grep", "--untracked", *options, "-e", pattern, "--", *where], on_line)
+        done = self._git(["grep", "--untracked", *options, "-e", pattern, "--", *where], on_match)
         if _NO_REPOSITORY in done.stderr_tail:
             unmanaged = ["grep", "--no-index", "--exclude-standard", *options, "-e", pattern, "--", *where]
-            done = self._git(unmanaged, on_line)
+            done = self._git(unmanaged, on_match)
         if done.exit_code not in (0, 1):
             raise ToolError(f"The search failed: {_complaint(done)}.")
         if not found:
@@ -95,17 +95,17 @@ class _Search:
         found: dict[str, None] = {}
         count = 0
 
-        def on_line(stream: str, line: Line) -> None:
+        def on_path(line: Line) -> None:
             nonlocal count
-            if stream == "stdout" and line.text not in found:
+            if line.text not in found:
                 count += 1
                 if len(found) < MAX_FILES:
                     found[line.text] = None
 
-        done = self._git(["ls-files", "-co", "--exclude-standard", "--deduplicate", "--", *where], on_line)
+        done = self._git(["ls-files", "-co", "--exclude-standard", "--deduplicate", "--", *where], on_path)
         if _NO_REPOSITORY in done.stderr_tail:
             for path in self._walk(self._confined.resolve(given.get("path") or ".")):
-                on_line("stdout", Line(path))
+                on_path(Line(path))
         elif done.exit_code != 0:
             raise ToolError(f"The files cannot be listed: {_complaint(done)}.")
         # The index still has what was deleted. (A name git puts in quotes is shown as it is.)
@@ -142,13 +142,18 @@ class _Search:
             if self._around.cancel.is_set():
                 return
 
-    def _git(self, args: list[str], on_line: Any) -> ProcessOutcome:
+    def _git(self, args: list[str], on_line: Callable[[Line], None]) -> ProcessOutcome:
+        def on_lines(stream: str, lines: list[Line]) -> None:
+            if stream == "stdout":
+                for line in lines:
+                    on_line(line)
+
         done = run_process(
             command(*args),
             cwd=self._around.workspace,
             env=environment(),
             marker=self._around.next_marker(),
-            on_line=on_line,
+            on_lines=on_lines,
             limits=Limits(timeout_s=min(TIMEOUT_S, max(self._around.left_s(), 0.05)), polite_s=0.5),
             cancel=self._around.cancel,
         )

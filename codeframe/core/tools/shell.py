@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from codeframe.core.lines import Line
 from codeframe.core.process import EndedBy, Limits, ProcessOutcome, run_process
 from codeframe.core.tools.guard import refusal
 from codeframe.core.tools.model import Surroundings, Tool, ToolError, ToolResult
@@ -121,16 +120,13 @@ class _Shell:
         kept = io.StringIO()
         log = Log(kept, head=KEPT_CHARS, tail=KEPT_CHARS)
 
-        def on_line(stream: str, line: Line) -> None:
-            log.add(stream, line)
-
         allowed = min(timeout_s, max(self._around.left_s(), 0.05))
         outcome = run_process(
             argv,
             cwd=self._around.workspace,
             env={**env, "PWD": str(self._around.workspace)},
             marker=self._around.next_marker(),
-            on_line=on_line,
+            on_lines=log.add,
             limits=Limits(timeout_s=allowed, polite_s=_POLITE_S),
             cancel=self._around.cancel,
         )

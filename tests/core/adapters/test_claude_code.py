@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codeframe.core.adapters.claude_code import ClaudeCodeAdapter
-from codeframe.core.adapters.subprocess_adapter import _json_object
+from codeframe.core.adapters.json_values import object_in
 from codeframe.core.adapters.verdict_report import VERDICT_SCHEMA
 from codeframe.core.agent_adapter import AgentContext, AgentEvent, AgentResult, AgentResultStatus
 from codeframe.core.models import ErrorClass, TokenUsage
@@ -441,13 +441,13 @@ def test_no_stream_breaks_it_and_what_comes_out_can_be_stored(
     ],
 )
 def test_what_is_no_json_object_is_passed_over(line: str) -> None:
-    obj = _json_object(line)
+    obj = object_in(line)
     assert obj is None or isinstance(obj, dict)
     assert not isinstance(obj, list)
 
 
 def test_of_duplicate_keys_the_last_counts() -> None:
-    assert _json_object('{"type": "result", "type": "user"}') == {"type": "user"}
+    assert object_in('{"type": "result", "type": "user"}') == {"type": "user"}
 
 
 # -- the command line ------------------------------------------------------------------------------------

@@ -84,7 +84,7 @@ def logged(lines, **room) -> str:
     stream = io.StringIO()
     log = Log(stream, redactor=Redactor({}), **room)
     for line in lines:
-        log.add("stdout", Line(line))
+        log.add("stdout", [Line(line)])
     log.finish()
     return stream.getvalue()
 

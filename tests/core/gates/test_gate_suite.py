@@ -177,7 +177,7 @@ def test_a_flood_is_kept_with_head_and_tail():
     stream = io.StringIO()
     log = Log(stream, head=100, tail=50)
     for number in range(10_000):
-        log.add("stdout", Line(f"line {number}"))
+        log.add("stdout", [Line(f"line {number}")])
     log.finish()
     lines = stream.getvalue().splitlines()
     assert (lines[0], lines[-1]) == ("line 0", "line 9999")
@@ -188,7 +188,7 @@ def test_a_flood_is_kept_with_head_and_tail():
 def test_a_line_that_was_cut_says_so():
     stream = io.StringIO()
     log = Log(stream)
-    log.add("stdout", Line("text", dropped_bytes=7))
+    log.add("stdout", [Line("text", dropped_bytes=7)])
     log.finish()
     assert stream.getvalue() == "text [... 7 bytes left out]\n"
 
