@@ -11,16 +11,15 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar
 
 import psutil
 import pytest
 
 from codeframe.demo.messages_server import ScriptedAnthropic, refused_url
 from codeframe.demo.model_script import error
-from tests.engines.stage import PATIENCE_S, Engine, Stage, ended, engine_processes, is_gone, staged
+from tests.engines.stage import PATIENCE_S, Stage, Staged, ended, engine_processes, is_gone
 from tests.kit.engines import Completed
 from tests.kit.repos import write
 
@@ -34,23 +33,13 @@ def check(done: Completed, exit_code: int) -> Completed:
     return done
 
 
-class Conformance:
-    """The cases. `engine` is the row of the engine under test."""
-
-    engine: ClassVar[Engine]
+class Conformance(Staged):
+    """The cases."""
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """One test for each way of being logged in."""
         if "login" in metafunc.fixturenames:
             metafunc.parametrize("login", sorted(self.engine.logins()))
-
-    @pytest.fixture
-    def stage(self, tmp_path: Path) -> Iterator[Stage]:
-        with staged(self.engine, tmp_path) as stage:
-            yield stage
-            left = engine_processes(stage.home)
-            for process in left:  # only after a failure: the next test is not to suffer from it
-                process.kill()
 
     # -- the work itself --------------------------------------------------------------------------
 

@@ -12,9 +12,10 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import psutil
+import pytest
 
 from codeframe.demo.messages_server import Request, ScriptedAnthropic
 from codeframe.demo.model_script import Block
@@ -130,7 +131,10 @@ class Stage:
 
     def gate(self, command: str) -> None:
         """Declare the one gate of the project: a shell command."""
-        gates = [{"name": "check", "command": ["sh", "-c", command], "timeout": 60}]
+        self.gates({"name": "check", "command": ["sh", "-c", command], "timeout": 60})
+
+    def gates(self, *gates: dict[str, Any]) -> None:
+        """Declare the gates of the project, as in its configuration."""
         done = self.cf("config", "set", "gates", json.dumps(gates))
         assert done.exit_code == 0, done.stderr
 
@@ -197,6 +201,19 @@ def ended(process: subprocess.Popen[str]) -> Completed:
         out, err = process.communicate()
         raise AssertionError(f"cf did not end\nstdout: {out}\nstderr: {err}") from None
     return Completed(process.returncode, out, err)
+
+
+class Staged:
+    """What test classes share whose cases are played by an engine. `engine` is the row of the one under test."""
+
+    engine: ClassVar[Engine]
+
+    @pytest.fixture
+    def stage(self, tmp_path: Path) -> Iterator[Stage]:
+        with staged(self.engine, tmp_path) as stage:
+            yield stage
+            for process in engine_processes(stage.home):  # after a failure: the next test is not to suffer
+                process.kill()
 
 
 @contextmanager

@@ -186,7 +186,7 @@ class _Call(contextlib.ExitStack):
         self.context = context
         self.patience = patience
         self.session_id: str | None = None
-        self.evidence: dict[str, Any] = {}
+        self.evidence: dict[str, Any] = {"survivors": []}
         self._events = events
         self._heard = Heard(workspace)
         self._environment = engine_environment({"PWD": str(workspace)}, frozenset())
@@ -204,7 +204,7 @@ class _Call(contextlib.ExitStack):
         launch = f"{self.context.run_id or 'adhoc'}/{self.context.round}-{uuid.uuid4().hex[:8]}"
         return Surroundings(
             self.workspace, self._environment, launch, self.patience.cancel,
-            lambda: self.patience.left_s, self.context.verification_gates,
+            lambda: self.patience.left_s, self.context.verification_gates, self.evidence["survivors"],
         )  # fmt: skip
 
     def emit(self, event: AgentEvent) -> None:

@@ -28,7 +28,8 @@ class Surroundings:
 
     `workspace` is absolute. `env` is the whole environment of commands, `marker` begins the markers of
     their processes. `cancel` ends a command at once, `left_s()` is the time left in seconds. `checks` are
-    the lines that describe the project's gates ("name: command").
+    the lines that describe the project's gates ("name: command"). `survivors` fills with what commands left
+    running, a line for each process that was ended.
     """
 
     workspace: Path
@@ -37,6 +38,7 @@ class Surroundings:
     cancel: threading.Event
     left_s: Callable[[], float]
     checks: Sequence[str] = ()
+    survivors: list[str] = field(default_factory=list, compare=False)
     _launches: Iterator[int] = field(default_factory=lambda: itertools.count(1), compare=False)
 
     def next_marker(self) -> str:

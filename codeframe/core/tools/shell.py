@@ -133,6 +133,7 @@ class _Shell:
         log.finish()
         said = kept.getvalue().rstrip("\n")
         how, failed = _how_it_ended(outcome, allowed)
+        self._around.survivors.extend(outcome.survivors)
         if outcome.survivors:
             how += f"; {len(outcome.survivors)} process(es) it left running were ended"
         return ToolResult(f"[{how}]\n{said or '(no output)'}", failed)
