@@ -118,7 +118,13 @@ def test_success_with_everything_a_run_is_judged_by(setup: Setup) -> None:
     result = setup.run(adapter=adapter)
     assert (result.status, result.summary, result.error) == (AgentResultStatus.COMPLETED, "made it", None)
     assert (result.files_created, result.files_modified) == (("made.txt",), ("README.md",))
-    assert result.evidence == {"model": MODELS[0], "ended_by": "exit", "report": "completed", "steps": 3}
+    assert result.evidence == {
+        "model": MODELS[0],
+        "ended_by": "exit",
+        "report": "completed",
+        "steps": 3,
+        "survivors": [],
+    }
     usage = result.token_usage
     assert usage is not None
     charged = [r.usage for r in setup.requests() if r.usage]
