@@ -48,7 +48,7 @@ def edited(text: str) -> Iterator[str]:
         yield typed
     except CodeFrameError as e:
         if _changed(file, text):
-            raise CodeFrameError(e.problem, f"{e.hint} What you typed is in {file}", e.exit_code) from e
+            raise CodeFrameError(e.problem, f"What you typed is in {file} now. {e.hint}", e.exit_code) from e
         shutil.rmtree(folder, ignore_errors=True)
         raise
     shutil.rmtree(folder, ignore_errors=True)

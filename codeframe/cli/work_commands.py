@@ -269,7 +269,7 @@ def undo(
 ) -> None:
     """Take back what the engine changed, where nobody changed it since.
 
-    What was changed after CodeFrame was killed may be yours: it is taken back only where PATHS name it.
+    What was changed after CodeFrame was killed may be yours: it is taken back only where PATHS name exactly it.
     The exit status is 1 when something was changed after the run and had to be kept.
     """
     from codeframe.core.take_back import from_top
@@ -309,8 +309,8 @@ def _undo(workspace: Workspace, task: Task, only: Sequence[str] = (), *, to: Any
         run = workspace.store.runs.latest(task.id)
         for line in work_views.moved_lines(workspace, run) if run else ():
             to(f"Not undone: {line}")
-        for path in [path for path, reason in result.kept if reason == UNCERTAIN][:1]:
-            to(f"If it is not yours, take it back: cf work undo {task.id[:8]} -- {shlex.quote(f':/{path}')}")
+        if doubtful := [shlex.quote(f":/{path}") for path, reason in result.kept if reason == UNCERTAIN]:
+            to(f"What of it is not yours, take back: cf work undo {task.id[:8]} -- {' '.join(doubtful)}")
         if not result.restored and not result.kept:
             to("There was nothing to take back.")
     return {"restored": list(result.restored), "kept": [{"path": p, "reason": r} for p, r in result.kept],

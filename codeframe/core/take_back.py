@@ -11,7 +11,7 @@ from codeframe.core.errors import CodeFrameError, UsageError
 from codeframe.core.leftovers import chain, close_open_call, made_by_gates, snapshots_of, spans
 from codeframe.core.models import Leftover, RunStatus, Task, TaskStatus
 from codeframe.core.run_lock import owner_unseen, tree_reserved
-from codeframe.core.undo import MAYBE_OLDER, NOT_COVERED, UNCERTAIN, undo
+from codeframe.core.undo import MAYBE_OLDER, NOT_COVERED, REPOSITORY, UNCERTAIN, undo
 from codeframe.core.workspace import Workspace
 
 
@@ -29,14 +29,14 @@ class TakenBack(NamedTuple):
 
 
 # Kept for reasons that asking again would not change: the undo is complete all the same.
-_FINAL = (NOT_COVERED, MAYBE_OLDER, UNCERTAIN)
+_FINAL = (NOT_COVERED, MAYBE_OLDER, UNCERTAIN, REPOSITORY)
 
 
 def take_back(workspace: Workspace, task: Task, only: Sequence[str] = ()) -> TakenBack:
     """Undo the task's newest run and those it went on with, or of that the files and folders `only`.
 
-    What may be a person's is taken back only where `only` names it, which can be done after a whole undo,
-    too. `only` holds paths from the top of the tree (see `from_top`). Raises CodeFrameError when there is
+    What may be a person's is taken back only where `only` names exactly it, which can be done after a whole
+    undo, too. `only` holds paths from the top of the tree (see `from_top`). Raises CodeFrameError when there is
     no run to undo, UsageError when it changed none of what `only` names.
     """
     store = workspace.store

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import stat
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -29,6 +30,7 @@ SYMLINK = "120000"
 NOT_COVERED = "not covered by snapshots"
 MAYBE_OLDER = "ignored before the run, so it may be older"
 UNCERTAIN = "changed after CodeFrame was killed: maybe yours"
+REPOSITORY = "a nested repository"
 
 
 class UndoResult(NamedTuple):
@@ -50,10 +52,10 @@ def undo(
     """Take back the changes of each (start, end) span, the newest first. HEAD and its branch do not move.
 
     `spans` are in the order they happened; what changed between two of them was not the run's and
-    stays. So does what may be a person's (see `Snapshot.uncertain`), unless `only` names it: files and
-    folders, relative to the top, to which the undo is limited. Raises UsageError when one of these was
-    not changed, CodeFrameError when no snapshot can be taken (say, during a merge); nothing has changed
-    then.
+    stays. `only` are files and folders, relative to the top, to which the undo is limited. What may be a
+    person's (see `Snapshot.uncertain`) stays unless it is itself among these, not just below one. Raises
+    UsageError when one of these was not changed, CodeFrameError when no snapshot can be taken (say, during
+    a merge); nothing has changed then.
     """
     works = [_Span(snapshots, start, end, only) for start, end in reversed(spans)]
     touched = {path for work in works for path in work.touched()}
@@ -98,7 +100,7 @@ class _Span:
         self._after = after.files if after else {}
         self._folders = Folders(self._top, before, after)
         self._gone = before.empty if before else frozenset[str]()
-        self._doubtful = frozenset(() if only else end.uncertain)
+        self._doubtful = frozenset(end.uncertain) - set(only)
         self._replacing = _replacing(snapshots)
 
     def touched(self) -> set[str]:
@@ -123,11 +125,14 @@ class _Span:
         made = self._folders.make_empty(filter(self._wanted, self._gone))
         self.restored.update(f"{folder}/" for folder in (*made, *self._folders.close()))
         for path in self._doubtful - {change.path for change in changes}:
-            self.kept.setdefault(path or "./", UNCERTAIN)
+            if self._wanted(path):
+                self.kept.setdefault(path or "./", UNCERTAIN)
         for path, reason in self._left_out.items():
             if self._wanted(path):
                 self.kept[path] = f"{NOT_COVERED}: {reason}"
-        staged = [each for each in self._staged if self._wanted(each[0]) and each[0] not in self.kept]
+        # Of a nested repository what was staged comes back all the same: with that, git can bring back the rest.
+        kept = {path for path, why in self.kept.items() if not why.startswith(REPOSITORY)}
+        staged = [each for each in self._staged if self._wanted(each[0]) and each[0] not in kept]
         _restore_index(self._snapshots, staged)
 
     def _wanted(self, path: str) -> bool:
@@ -139,7 +144,8 @@ class _Span:
             if now == change.before or change.path in self.kept:
                 continue  # an earlier undo was here
             if GITLINK in {entry.mode for entry in (change.before, change.after) if entry}:
-                self.kept[change.path] = "a nested repository"
+                how = f"git submodule update --init -- {shlex.quote(f':/{change.path}')}"
+                self.kept[change.path] = f"{REPOSITORY}; a submodule comes back with: {how}" if now is None else REPOSITORY
             elif change.path in self._doubtful:
                 self.kept[change.path] = UNCERTAIN
             elif isinstance(now, str):

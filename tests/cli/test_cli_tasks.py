@@ -351,7 +351,8 @@ def test_what_was_typed_in_an_editor_is_never_thrown_away(
     for script in ("""printf '%0600d\\nlong work' 0 > "$2" """, """echo 'long work' > "$2"; exit 3"""):
         monkeypatch.setenv("EDITOR", editor(tmp_path, script))
         said = cf("tasks", "edit", task, code=2 if "%0600d" in script else 1).stderr
-        kept = Path(said.rsplit("What you typed is in ", 1)[1].strip())
-        assert "long work" in kept.read_text()
+        kept, then, hint = said.rsplit("What you typed is in ", 1)[1].partition(" now. ")  # not run together
+        assert "long work" in Path(kept).read_text()
+        assert (then, hint[:1].isupper()) == (" now. ", True)
     monkeypatch.setenv("EDITOR", editor(tmp_path, """rm "$2"; mkfifo "$2" """))
     refused(cf("tasks", "edit", task, code=1), "cannot be read")

@@ -69,7 +69,7 @@ def test_undo_takes_back_what_a_person_wrote_between_the_kill_and_the_next_comma
     assert "removed   engine.py" in told
     for path in ("mine.py", "work.py"):
         assert f"kept      {path} ({MAYBE})" in told
-    assert f"cf work undo {task.id[:8]} -- :/mine.py" in told
+    assert f"cf work undo {task.id[:8]} -- :/mine.py :/work.py" in told
     assert (stage.read("mine.py"), stage.read("work.py")) == ("mine\n", "edited by me\n")
     assert not stage.is_there("engine.py")
     stage.check_persons_work()
@@ -106,8 +106,14 @@ def test_what_may_be_a_persons_is_taken_back_when_it_is_named(stage: Stage) -> N
     undo(stage, task)
     assert stage.is_there("new/b.py")
     assert not stage.is_there("c.py")
-    # Named after the whole undo, as a folder.
-    assert "removed   new/b.py" in undo(stage, task, "new")
+    # A folder is typed for what is known to be the engine's: it does not say that all in it is.
+    for folder in ("new", "."):
+        told = undo(stage, task, folder)
+        assert f"kept      new/b.py ({MAYBE})" in told
+        assert ("README.md" in told) is (folder == ".")
+    assert (stage.read("new/b.py"), stage.read("README.md")) == ("2\n", "2\n")
+    # Named after the whole undo.
+    assert "removed   new/b.py" in undo(stage, task, "new/b.py")
     assert not stage.is_there("new")
     assert "is not among what the engine changed" in undo(stage, task, "staged.txt", exit=2)
     assert "is outside the working tree" in undo(stage, task, "../elsewhere", exit=2)
@@ -156,7 +162,7 @@ def test_what_a_person_staged_after_the_kill_stays_staged(stage: Stage) -> None:
     assert git(stage.repo, "show", ":unstaged.txt") == "edited by a person"
     # Of what the engine wrote and a person only staged, nothing is in the tree any more.
     assert git(stage.repo, "ls-files", "engine.py") == ""
-    undo(stage, task, ".")
+    undo(stage, task, "work.py", "unstaged.txt")
     assert git(stage.repo, "ls-files", "work.py") == ""
     stage.check_persons_work()
 

@@ -72,6 +72,29 @@ def test_history_that_moved_before_a_crash_of_codeframe_is_told_by_the_recovery(
     assert "moved: branch side is gone" in shown
 
 
+def with_submodule(tmp_path: Path) -> Stage:
+    library = make_repo(tmp_path / "library", {"lib.py": "l = 1\n"})
+    stage = Stage.build(tmp_path, clean=True)
+    git(stage.repo, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library), "sub")
+    git(stage.repo, "commit", "-q", "-m", "a submodule")
+    return stage
+
+
+@pytest.mark.parametrize("edit", ["rm -rf sub", "git rm -q sub"])
+def test_undo_of_a_removed_submodule_says_how_it_comes_back_and_is_complete(tmp_path: Path, edit: str) -> None:
+    stage = with_submodule(tmp_path)
+    stage.engine.calls(call(session(ran(edit), wrote("work.py", WORK), verdict("done"))))
+    task = stage.task()
+    stage.start(task).expect(0, "COMPLETED", None, "DONE")
+    undone = stage.cf("work", "undo", task.id)
+    assert undone.exit_code == 0, undone
+    how = "git submodule update --init -- :/sub"
+    assert f"kept      sub (a nested repository; a submodule comes back with: {how})" in undone.stdout
+    assert "is undone already" in stage.cf("work", "undo", task.id).stderr
+    git(stage.repo, *how.split()[1:])
+    assert git(stage.repo, "status", "--porcelain") == ""
+
+
 @pytest.mark.parametrize(
     ("edit", "said"),
     [
@@ -83,10 +106,7 @@ def test_history_that_moved_before_a_crash_of_codeframe_is_told_by_the_recovery(
     ],
 )
 def test_work_inside_a_submodule_alone_is_a_change(tmp_path: Path, edit: str, said: str) -> None:
-    library = make_repo(tmp_path / "library", {"lib.py": "l = 1\n"})
-    stage = Stage.build(tmp_path, clean=True)
-    git(stage.repo, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library), "sub")
-    git(stage.repo, "commit", "-q", "-m", "a submodule")
+    stage = with_submodule(tmp_path)
     write(stage.repo, {"sub/lib.py": "a person's\n"})  # dirty before
     stage.engine.calls(call(session(ran(edit), verdict("done"))))
     task = stage.task()
