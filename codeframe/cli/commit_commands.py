@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -12,9 +12,15 @@ from codeframe.cli.here import recovered_workspace
 from codeframe.cli.output import emit_json, say
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from codeframe.core.models import Task
+    from codeframe.core.task_commit import Committed
 
 app = Commands("Commit what tasks changed.")
+PATHS = typer.Argument(
+    None, metavar="[-- PATHS]", help="Also these of what is left out otherwise.", show_default=False
+)
 
 
 @app.callback()
@@ -34,13 +40,16 @@ def create(
         metavar="TEXT",
         help="Instead of the task's title and summary; - reads stdin.",
     ),
+    paths: list[str] | None = PATHS,
     json: bool = typer.Option(False, "--json", help="Print as JSON."),
 ) -> None:
     """Commit what a task changed, and only that.
 
-    What you changed or staged yourself stays as it is. Your commit hooks and signing run.
+    What you changed or staged yourself stays as it is. Your commit hooks and signing run. What may be yours, and files
+    marked skip-worktree or assume-unchanged, are left out and listed; PATHS name those that are to be in it, too.
     """
     from codeframe.core.errors import UsageError
+    from codeframe.core.take_back import from_top
     from codeframe.core.task_commit import commit_task, uncommitted
 
     workspace = recovered_workspace()
@@ -51,15 +60,45 @@ def create(
     words = typed.text(message, "message") if message is not None else None
     if words is not None and not words.strip():
         raise UsageError("The message is empty.", "Leave -m out for the task's own title and summary.")
-    done = commit_task(workspace, task, words)
+    done = commit_task(workspace, task, words, [from_top(workspace, path) for path in paths or ()])
     if json:
-        emit_json(
-            {"commit": done.commit, "task_id": task.id, "subject": done.subject, "files": list(done.paths)}
-        )
-        return
+        emit_json(commit_json(task, done))
+    else:
+        tell(task, done)
+
+
+def commit_json(task: Task, done: Committed) -> dict[str, Any]:
+    """A commit of a task, JSON-ready."""
+    left_out = [{"path": path, "reason": why} for path, why in done.left_out.items()]
+    return {
+        "commit": done.commit,
+        "task_id": task.id,
+        "subject": done.subject,
+        "files": list(done.paths),
+        "left_out": left_out,
+    }
+
+
+def tell(task: Task, done: Committed) -> None:
+    """Say what was committed, and what of the task was not."""
+    from codeframe.core.task_commit import CREATE
+
     say(f"{done.commit[:10]} {done.subject}")
     for path in done.paths:
         say(f"  {path}")
+    for line in left_out_lines(task, done.left_out, CREATE):
+        say(line)
+
+
+def left_out_lines(task: Task, left_out: Mapping[str, str], command: str) -> Iterator[str]:
+    """What of a task is not taken by `command`, each with why, and what to type where that is possible."""
+    from codeframe.core.task_commit import naming
+    from codeframe.core.task_work import counts_when_named
+
+    for path, why in left_out.items():
+        yield f"Left out: {path} ({why})"
+    if names := [path for path, why in left_out.items() if counts_when_named(why)]:
+        yield f"What of it is the task's, name: {naming(task, names, command)}"
 
 
 def _only(tasks: list[Task]) -> Task:

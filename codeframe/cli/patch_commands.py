@@ -8,6 +8,7 @@ from pathlib import Path
 
 import typer
 
+from codeframe.cli.commit_commands import PATHS, left_out_lines
 from codeframe.cli.grammar import Commands
 from codeframe.cli.here import recovered_workspace
 from codeframe.cli.output import note, verbatim
@@ -23,15 +24,24 @@ def group() -> None:
 @app.command()
 def export(
     task_id: str = typer.Argument(..., metavar="ID", help="Task, by the beginning of its id."),
+    paths: list[str] | None = PATHS,
     output: str | None = typer.Option(None, "-o", "--output", metavar="FILE", help="Write it there instead."),
     force: bool = typer.Option(False, "--force", help="Replace FILE if it is there."),
 ) -> None:
-    """Print what a task changed as a patch for `git am`, against HEAD."""
+    """Print what a task changed as a patch for `git am`, against HEAD.
+
+    What cf commit create leaves out is left out here as well.
+    """
     from codeframe.core.errors import CodeFrameError, UsageError
+    from codeframe.core.take_back import from_top
+    from codeframe.core.task_commit import EXPORT
     from codeframe.core.task_patch import patch_of
 
     workspace = recovered_workspace()
-    patch = patch_of(workspace, workspace.store.tasks.find(task_id))
+    task = workspace.store.tasks.find(task_id)
+    patch, left_out = patch_of(workspace, task, [from_top(workspace, path) for path in paths or ()])
+    for line in left_out_lines(task, left_out, EXPORT):
+        note(line)
     if output is None or output == "-":
         verbatim(patch, patch=True)
         return

@@ -79,11 +79,16 @@ def close_open_call(workspace: Workspace, snapshots: Snapshots, run: Run) -> Run
         return workspace.store.runs.update(run.id, process=process, end=crash.commit)
 
 
-def uncertain(workspace: Workspace, run: Run) -> tuple[str, ...]:
-    """Paths a crashed run is said to have changed that a person may have changed after `cf` was killed."""
+def doubtful(workspace: Workspace, run: Run) -> dict[str, tuple[str, ...]]:
+    """The end of each call that nobody saw end -> the paths that a person may have changed in it."""
     crashes = [r["end"] for r in workspace.store.runs.rounds(run.id) if r["reason"] == "crashed"]
     snapshots = snapshots_of(workspace)
-    return tuple(sorted({path for end in crashes for path in snapshots.load(end).uncertain}))
+    return {end: snapshots.load(end).uncertain for end in crashes}
+
+
+def uncertain(workspace: Workspace, run: Run) -> tuple[str, ...]:
+    """Paths a crashed run is said to have changed that a person may have changed after `cf` was killed."""
+    return tuple(sorted({path for paths in doubtful(workspace, run).values() for path in paths}))
 
 
 def without_call(run: Run) -> dict[str, Any]:

@@ -32,24 +32,24 @@ def put_entries(git: Git, entries: Mapping[str, Step], index: Path | None = None
         elif new is None and old is not None:
             steps[path] = old.removal()
     if steps:
-        marked = {} if index else _marked(git, steps)
+        marks = {} if index else marked(git, steps)
         env = git.unfiltered() | ({"GIT_INDEX_FILE": str(index)} if index else {})
         git.run("update-index", "-z", "--index-info", stdin=index_info(steps), env=env)
-        for option, paths in marked.items():  # a new entry has lost it
+        for option, paths in marks.items():  # a new entry has lost it
             asked = ("update-index", option, "-z", "--stdin")
             git.run(*asked, stdin=nul(sorted(paths)), env=git.unfiltered(), check=False)
 
 
-def _marked(git: Git, among: Container[str]) -> dict[str, set[str]]:
+def marked(git: Git, among: Container[str]) -> dict[str, set[str]]:
     """Option of update-index -> the paths it was used on (the letters of `ls-files -v`)."""
-    marked: dict[str, set[str]] = {"--skip-worktree": set(), "--assume-unchanged": set()}
+    found: dict[str, set[str]] = {"--skip-worktree": set(), "--assume-unchanged": set()}
     for record in records(git.run("ls-files", "-z", "-v").stdout):
         tag, path = record[0], record[2:]
         if path in among and tag in "Ss":
-            marked["--skip-worktree"].add(path)
+            found["--skip-worktree"].add(path)
         if path in among and tag.islower():
-            marked["--assume-unchanged"].add(path)
-    return {option: paths for option, paths in marked.items() if paths}
+            found["--assume-unchanged"].add(path)
+    return {option: paths for option, paths in found.items() if paths}
 
 
 def collisions(staged: Iterable[str], new: Iterable[str]) -> set[str]:

@@ -7,49 +7,68 @@ is staged. Their commit hooks, signing and filters run, as with `git commit`.
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from codeframe.core.errors import CodeFrameError
 from codeframe.core.git import Git, GitError
+from codeframe.core.head_state import RUN_TRAILER, HeadState
 from codeframe.core.leftovers import snapshots_of
-from codeframe.core.models import Run, Task, TaskStatus
+from codeframe.core.models import Run, Task, TaskStatus, utc_now
 from codeframe.core.person_index import Step, collisions, put_entries, staged_entries
 from codeframe.core.raw_git import Entry, rows
 from codeframe.core.run_lock import tree_reserved
-from codeframe.core.task_work import RUN_TRAILER, Overlap, TaskWork, index_of_head
+from codeframe.core.task_work import Overlap, TaskWork, counts_when_named, index_of_head
 from codeframe.core.workspace import Workspace
+
+CREATE, EXPORT = "commit create --task", "patch export"  # to be followed by the task's id
 
 
 class Committed(NamedTuple):
-    """`commit` is the full id, `paths` what it changed, `subject` its first line."""
+    """`commit` is the full id, `paths` what it changed, `subject` its first line, `left_out` what else the task
+    changed and HEAD does not hold, each with why."""
 
     commit: str
     paths: tuple[str, ...]
     subject: str
+    left_out: Mapping[str, str]
+
+
+class NothingToCommit(CodeFrameError):
+    """HEAD holds all that the task changed, or it changed nothing."""
 
 
 def uncommitted(workspace: Workspace) -> list[Task]:
     """The DONE tasks of which something is not in HEAD yet, the one that ended first first."""
-    done = workspace.store.tasks.list(status=TaskStatus.DONE)
-    found = []
-    for task in sorted(done, key=lambda each: each.updated_at):
+    return [task for task, _ in _uncommitted(workspace)]
+
+
+def _uncommitted(workspace: Workspace) -> Iterator[tuple[Task, TaskWork]]:
+    done = sorted(workspace.store.tasks.list(status=TaskStatus.DONE), key=lambda each: each.updated_at)
+    runs = [run for task in done for run in workspace.store.runs.list(task_id=task.id)]
+    head = HeadState.for_runs(Git(workspace.repo.toplevel), runs, utc_now())
+    for task in done:
+        work = TaskWork(workspace, task, head=head)
         try:
-            if TaskWork(workspace, task).wanted():
-                found.append(task)
+            if work.wanted():
+                yield task, work
         except Overlap:
-            found.append(task)
-    return found
+            yield task, work
 
 
-def commit_task(workspace: Workspace, task: Task, message: str | None = None) -> Committed:
+def commit_task(
+    workspace: Workspace, task: Task, message: str | None = None, named: Sequence[str] = ()
+) -> Committed:
     """Commit what the task's runs changed and is not in HEAD yet. `message` replaces title and summary.
 
-    Raises CodeFrameError when there is nothing to commit, when a person's edits overlap with the task's, or
-    when git (or a hook of theirs) refuses; the index and HEAD are then as they were.
+    What may be a person's, or is marked for git to leave it alone, is left out unless `named` holds exactly
+    it, from the top of the tree. Raises NothingToCommit, UsageError for a name that is none of these,
+    CodeFrameError when the task is not accepted, when a person's edits overlap with the task's, or when git
+    (or a hook of theirs) refuses; the index and HEAD are then as they were.
     """
     if task.status not in (TaskStatus.DONE, TaskStatus.MERGED):
         raise CodeFrameError(
@@ -57,20 +76,17 @@ def commit_task(workspace: Workspace, task: Task, message: str | None = None) ->
             f"Type: cf work show {task.id[:8]}",
         )
     with tree_reserved(workspace, f"commit of task {task.id[:8]}"):
-        work = TaskWork(workspace, task, filters=True)
+        work = TaskWork(workspace, task, named, filters=True)
         if busy := snapshots_of(workspace).operation():
             raise busy
         try:
             wanted = work.wanted()
         except Overlap as overlap:
             raise _explained(workspace, task, overlap) from None
+        left_out = work.left_out()
         if not wanted:
-            raise CodeFrameError(
-                f"There is nothing of task {task.id[:8]} to commit"
-                + ("; HEAD holds it already." if work.states or work.in_head else "; it changed nothing."),
-                "Type: git status",
-            )
-        done = _commit(work, work.runs[-1], wanted, message_of(task, work.runs[-1], message))
+            raise nothing(task, work, left_out)
+        done = _commit(work, work.runs[-1], wanted, message_of(task, work.runs[-1], message), left_out)
     workspace.store.events.add(
         "commit", f"{done.commit[:10]} {done.subject}", run_id=work.runs[-1].id, task_id=task.id,
         metadata={"commit": done.commit},
@@ -78,12 +94,31 @@ def commit_task(workspace: Workspace, task: Task, message: str | None = None) ->
     return done
 
 
+def nothing(task: Task, work: TaskWork, left_out: Mapping[str, str], command: str = CREATE) -> CodeFrameError:
+    """That `work` has nothing for `command`, with the true reason."""
+    begin = f"There is nothing of task {task.id[:8]} to {'commit' if command == CREATE else 'export'}"
+    if left_out:
+        said = ", ".join(f"{path} ({why})" for path, why in left_out.items())
+        names = [path for path, why in left_out.items() if counts_when_named(why)]
+        return CodeFrameError(
+            f"{begin}; left out: {said}.",
+            f"To take it all the same: {naming(task, names, command)}" if names else "Type: git status",
+        )
+    why = "HEAD holds it already" if work.states or work.in_head else "it changed nothing"
+    return NothingToCommit(f"{begin}; {why}.", "Type: git status")
+
+
+def naming(task: Task, paths: Iterable[str], command: str = CREATE) -> str:
+    """What to type so that these paths are not left out, wherever it is typed."""
+    return f"cf {command} {task.id[:8]} -- {' '.join(shlex.quote(f':/{path}') for path in paths)}"
+
+
 def _explained(workspace: Workspace, task: Task, overlap: Overlap) -> CodeFrameError:
     """Where it is another task's change that has to be committed first, say which."""
-    for other in uncommitted(workspace):
+    for other, work in _uncommitted(workspace):
         if other.id == task.id:
             break
-        if overlap.path in TaskWork(workspace, other).states:
+        if overlap.path in work.states:
             return CodeFrameError(
                 f"{overlap.path} was changed by task {other.id[:8]} before, and that is not committed.",
                 f"Commit that first: cf commit create --task {other.id[:8]}",
@@ -91,7 +126,9 @@ def _explained(workspace: Workspace, task: Task, overlap: Overlap) -> CodeFrameE
     return overlap
 
 
-def _commit(work: TaskWork, run: Run, wanted: Mapping[str, Step], message: str) -> Committed:
+def _commit(
+    work: TaskWork, run: Run, wanted: Mapping[str, Step], message: str, left_out: Mapping[str, str]
+) -> Committed:
     """Stage it for the person, then commit it from an index of our own.
 
     Killed in between, the task's change is staged, and nothing else is different.
@@ -118,7 +155,7 @@ def _commit(work: TaskWork, run: Run, wanted: Mapping[str, Step], message: str) 
     if commit is None:
         raise CodeFrameError("git made no commit of it; a hook may have changed it.", "Type: git log -3")
     parent = git.text("rev-parse", "-q", "--verify", f"{commit}^", check=False) or None
-    if parent != work.head:
+    if parent != work.head.commit:
         # Somebody committed between our look at HEAD and git's own: ours would take that back.
         if git.text("rev-parse", "HEAD") == commit:
             git.run("update-ref", "-m", "codeframe: HEAD had moved", "HEAD", *filter(None, (parent, commit)))
@@ -130,12 +167,12 @@ def _commit(work: TaskWork, run: Run, wanted: Mapping[str, Step], message: str) 
             f"Look at it: git show {commit[:10]}",
         )
     _follow_hooks(work, wanted, then, commit, parent)
-    return Committed(commit, tuple(sorted(wanted)), message.split("\n", 1)[0])
+    return Committed(commit, tuple(sorted(wanted)), message.split("\n", 1)[0], left_out)
 
 
 def _made(work: TaskWork, run: Run) -> str | None:
-    """The newest commit since `work.head` that carries the run's trailer; hooks may have put others on top."""
-    span = ("HEAD", f"^{work.head}") if work.head else ("HEAD",)
+    """The newest commit on top of `work.head` that carries the run's trailer; hooks may have put others on top."""
+    span = ("HEAD", f"^{head}") if (head := work.head.commit) else ("HEAD",)
     grep = ("--fixed-strings", f"--grep={RUN_TRAILER}: {run.id}")
     return work.git.text("log", "-1", "--format=%H", *grep, *span, "--", check=False) or None
 
@@ -203,5 +240,8 @@ def message_of(task: Task, run: Run, given: str | None) -> str:
 
 
 def _harmless(line: str) -> str:
-    """A line of an engine's words, so that `git am` does not take it for the end of the message or for a patch."""
-    return f" {line}" if line.startswith(("---", "diff -", "Index: ", "From ", "@@", "***")) else line
+    """A line of an engine's words, so that `git am` takes it neither for the end of the message or a patch, nor
+    for the author, date or subject of the commit."""
+    patch = ("---", "diff -", "index: ", "@@", "***")
+    header = ("from ", ">from", "from:", "date:", "subject:", "[patch]")
+    return f" {line}" if line.lower().startswith(patch + header) else line

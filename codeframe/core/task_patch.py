@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 
-from codeframe.core.errors import CodeFrameError
 from codeframe.core.git import IDENTITY
 from codeframe.core.models import Task
 from codeframe.core.person_index import put_entries
-from codeframe.core.task_commit import message_of
+from codeframe.core.task_commit import EXPORT, message_of, nothing
 from codeframe.core.task_work import TaskWork, index_of_head
 from codeframe.core.workspace import Workspace
 
@@ -20,29 +20,28 @@ _FORMAT = (
 )  # fmt: skip
 
 
-def patch_of(workspace: Workspace, task: Task) -> bytes:
-    """The patch that makes of HEAD what the task's commit would; of a committed task, that commit as it is.
+def patch_of(workspace: Workspace, task: Task, named: Sequence[str] = ()) -> tuple[bytes, Mapping[str, str]]:
+    """The patch that makes of HEAD what the task's commit would, and what that leaves out, each with why; of a
+    committed task, that commit as it is. `named` is as for `commit_task`.
 
     Nothing is changed. Raises CodeFrameError where the task changed nothing, or something that stands on
     changes which are not committed.
     """
-    work = TaskWork(workspace, task)
+    work = TaskWork(workspace, task, named)
     wanted = work.wanted()
     if wanted:
         with index_of_head(work) as index:
             put_entries(work.git, wanted, index)
             tree = work.git.text("write-tree", env={"GIT_INDEX_FILE": str(index)})
-        parent = ("-p", work.head) if work.head else ()
+        parent = ("-p", work.head.commit) if work.head.commit else ()
         text = message_of(task, work.runs[-1], None).encode()
         known = work.git.text("config", "user.email", check=False)
         commits = [work.git.text("commit-tree", tree, *parent, stdin=text, env=None if known else IDENTITY)]
     else:
         grep = ("--fixed-strings", f"--grep=CodeFrame-Task: {task.id}")
         commits = work.git.text("log", "--reverse", "--format=%H", *grep, "HEAD", "--", check=False).split()
+    left_out = work.left_out()
     if not commits:
-        raise CodeFrameError(
-            f"Task {task.id[:8]} changed nothing that is not in HEAD by other ways.",
-            f"Type: cf work show {task.id[:8]}",
-        )
+        raise nothing(task, work, left_out, EXPORT)
     patches = [work.git.run("format-patch", "-1", *_FORMAT, commit).stdout for commit in commits]
-    return b"".join(patches)
+    return b"".join(patches), left_out

@@ -2,35 +2,46 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import shlex
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 
-from codeframe.core.errors import CodeFrameError
+from codeframe.core.errors import CodeFrameError, UsageError
 from codeframe.core.git import Git
-from codeframe.core.leftovers import engine_calls, snapshots_of
+from codeframe.core.head_state import HeadState
+from codeframe.core.leftovers import doubtful, engine_calls, snapshots_of
 from codeframe.core.models import Leftover, Run, Task
-from codeframe.core.person_index import Step
+from codeframe.core.person_index import Step, marked
 from codeframe.core.raw_git import CONVERTING, GITLINK, Entry, nul, records, rows
+from codeframe.core.undo import MAYBE_OLDER, REPOSITORY, UNCERTAIN, is_ignore_file
 from codeframe.core.workspace import Workspace
 
-RUN_TRAILER = "CodeFrame-Run"
 _NO_MERGE = frozenset({"120000", GITLINK})
+# Why a commit leaves out what the task changed, beside what undo keeps for the same reason.
+_MARKED = "marked {} for git to leave it alone"
+_AS_IN_HEAD = "the same as in HEAD: taken back since, or committed with later changes"
 
+
+def counts_when_named(reason: str) -> bool:
+    """Whether a path left out for this reason is committed once a person names it."""
+    return reason in (UNCERTAIN, MAYBE_OLDER) or reason.startswith(_MARKED.partition("{")[0])
+
+
+Changes = list[tuple[str, Entry | None, Entry | None]]
 States = list[Entry | None]  # what a path held before and after each engine call that changed it, in order
 
 
 class Overlap(CodeFrameError):
     """What the task changed at `path` stands on a change that is not committed."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, hint: str = "") -> None:
         super().__init__(
             f"{path} was changed by the task where it has another change that is not committed.",
-            f"Commit that first, or both by hand: git add -p {shlex.quote(path)}",
+            hint or f"Commit that first, or both by hand: git add -p {shlex.quote(path)}",
         )
         self.path = path
 
@@ -38,34 +49,63 @@ class Overlap(CodeFrameError):
 class TaskWork:
     """What a task's runs did to the tree, path by path, against HEAD and the person's index."""
 
-    def __init__(self, workspace: Workspace, task: Task, *, filters: bool = False) -> None:
-        """`filters`: the person's filter programs may run, as in a commit of theirs."""
+    def __init__(
+        self,
+        workspace: Workspace,
+        task: Task,
+        named: Sequence[str] = (),
+        *,
+        head: HeadState | None = None,
+        filters: bool = False,
+    ) -> None:
+        """`named` are the paths that a person says are the task's (see `left_out`), whatever a commit of it
+        carried before. `filters`: the person's filter programs may run, as in a commit of theirs."""
         self._filters = filters
-        self.git = Git(workspace.repo.toplevel)
+        self._snapshots = snapshots_of(workspace)
+        self._named = frozenset(named)
+        self.git = self._snapshots.git
         self.folder = workspace.state_dir
-        self.head = self.git.text("rev-parse", "--verify", "-q", "HEAD^{commit}", check=False) or None
-        snapshots = snapshots_of(workspace)
         runs = sorted(workspace.store.runs.list(task_id=task.id), key=lambda run: run.attempt)
         runs = [run for run in runs if run.leftover is not Leftover.UNDONE]
-        committed = self._committed(runs)
+        self.head = head or HeadState.for_runs(self.git, runs, task.created_at)
         # What a commit carries is committed, whatever became of it since.
-        last = max((at for at, run in enumerate(runs) if run.id in committed), default=-1)
+        last = max((at for at, run in enumerate(runs) if run.id in self.head.carried), default=-1)
         self.in_head = last >= 0  # some of it, at least
-        self.runs: list[Run] = runs[last + 1 :]
+        self.runs: list[Run] = runs if named else runs[last + 1 :]
         self.states: dict[str, States] = {}
-        for start, end in (call for run in self.runs for call in engine_calls(workspace, run)):
-            for path, before, after in snapshots.compare(start, end):
-                self.states.setdefault(path, []).extend((before, after))
+        self._doubtful: dict[str, str] = {}  # path -> why; unless it is named, that is as a person's edit
+        self._calls: list[tuple[str, str]] = []
+        for at, run in enumerate(runs, start=-last - 1):
+            if at >= 0 or named:
+                self._add(workspace, run, carried=at < 0)
+        marks = set[str]().union(*marked(self.git, self._named).values()) if named else set[str]()
+        for path in self._named - (self.states.keys() & (self._doubtful.keys() | marks)):
+            raise UsageError(
+                f"{path or '.'} is not among what a commit of task {task.id[:8]} leaves out.",
+                "Name files as the command itself lists them; of all others it takes what the task changed.",
+            )
         self._convert()
 
+    def _add(self, workspace: Workspace, run: Run, *, carried: bool) -> None:
+        """The calls of a run to the states; of one that a commit carries, only where a person names the path."""
+        crashed = doubtful(workspace, run)
+        for start, end in engine_calls(workspace, run):
+            changes = self._snapshots.compare(start, end)
+            doubt = dict.fromkeys(crashed.get(end, ()), UNCERTAIN) | self._formerly_ignored(start, changes)
+            self._calls += [] if carried else [(start, end)]
+            for path, before, after in changes:
+                if path in doubt:
+                    self._doubtful[path] = doubt[path]
+                if path in self._named or not (carried or path in doubt):
+                    self.states.setdefault(path, []).extend((before, after))
+
     def wanted(self) -> dict[str, Step]:
-        """Path -> (what HEAD holds, what the commit is to hold), where these differ."""
+        """Path -> (what HEAD holds, what the commit is to hold), where these differ. Raises Overlap."""
         wanted = {}
-        open_ = self._not_as_in_head()
-        for path, now in self._in_head().items():
-            if path not in open_:
-                continue  # others have changed it since, and committed that: there is nothing left to commit
-            states = self.states[path]
+        for path, states in self.states.items():
+            if path not in self.head.changed and path not in self._named:
+                continue  # see `left_out`
+            now = self.head.entry(path)
             # Where HEAD holds a state in between, an earlier part of the work is committed already.
             at = len(states) - 1 - states[::-1].index(now) if now in states else 0
             then = now
@@ -77,6 +117,33 @@ class TaskWork:
                 wanted[path] = now, then
         return wanted
 
+    def left_out(self) -> dict[str, str]:
+        """Path -> why, of all that the task changed, that HEAD does not hold and that `wanted` does not."""
+        doubtful = self._doubtful.keys() & self.head.changed - self._named
+        found = {path: self._doubtful[path] for path in doubtful}
+        rest = {
+            path for path, states in self.states.items() if self.head.entry(path) != states[-1]
+        } - self.head.changed - self._named  # fmt: skip
+        options = {path: option for option, paths in marked(self.git, rest).items() for path in paths}
+        for path in rest:
+            there = os.path.lexists(self.git.tree / path)
+            if option := options.get(path):
+                found[path] = _MARKED.format(option.removeprefix("--"))
+            elif GITLINK in {entry.mode for entry in self.states[path] if entry}:
+                found[path] = REPOSITORY
+            elif self.head.entry(path) is not None:
+                found[path] = _AS_IN_HEAD
+            else:
+                found[path] = "ignored now" if there else "deleted since"
+        for change in (c for call in self._calls for c in self._snapshots.changes(*call)):
+            if (
+                not change.before
+                and not change.after
+                and self.head.changed & {change.path, f"{change.path}/"}
+            ):
+                found[change.path] = change.note.partition(";")[0]
+        return dict(sorted(found.items()))
+
     def also_staged(
         self, path: str, staged: Entry | None, head: Entry | None, then: Entry | None
     ) -> Entry | None:
@@ -85,33 +152,22 @@ class TaskWork:
             return then
         return self._merged(path, staged, head, then)
 
-    def _committed(self, runs: Sequence[Run]) -> set[str]:
-        """Ids of runs that a commit names in its trailer."""
-        if not runs or self.head is None:
-            return set()
-        since = min(run.started_at for run in runs) - timedelta(days=1)
-        form = f"--format=%(trailers:key={RUN_TRAILER},valueonly)"
-        return set(self.git.text("log", f"--since={since.isoformat()}", form, self.head, "--").split())
-
-    def _not_as_in_head(self) -> set[str]:
-        """Paths where the working tree or the index differs from HEAD, untracked ones among them."""
-        if not self.states:
-            return set()
-        form = ("--porcelain=v1", "-z", "--untracked-files=all", "--no-renames", "--ignored=no")
-        return {
-            record[3:] for record in records(self.git.run("status", *form, env=self.git.unfiltered()).stdout)
-        }
-
-    def _in_head(self) -> dict[str, Entry | None]:
-        found: dict[str, Entry | None] = dict.fromkeys(self.states)
-        if self.head is not None and found:
-            listing = self.git.run("ls-tree", "-r", "-z", "--full-tree", self.head).stdout
-            for record in records(listing):
+    def _formerly_ignored(self, start: str, changes: Changes) -> dict[str, str]:
+        """New files that the rules from before the call ignored: they may be older, as undo says of them."""
+        created = [path for path, before, _ in changes if before is None]
+        if not created or not any(is_ignore_file(path) for path, _, _ in changes):
+            return {}
+        with tempfile.TemporaryDirectory(dir=self.folder, prefix="rules-") as folder:
+            for record in records(self.git.run("ls-tree", "-r", "-z", "--full-tree", start).stdout):
                 meta, path = record.split("\t", 1)
-                if path in found:
-                    mode, _, oid = meta.split(" ")
-                    found[path] = Entry(mode, oid)
-        return found
+                if is_ignore_file(path) and meta.startswith("100"):
+                    place = Path(folder, path)
+                    place.parent.mkdir(parents=True, exist_ok=True)
+                    place.write_bytes(self.git.run("cat-file", "blob", meta.split(" ")[2]).stdout)
+            env = {"GIT_DIR": str(self._snapshots.repo.git_dir), "GIT_WORK_TREE": folder}
+            asked = ("check-ignore", "-z", "--stdin", "--no-index")
+            said = Git(Path(folder)).run(*asked, stdin=nul(created), env=env, check=False).stdout
+        return dict.fromkeys(records(said), MAYBE_OLDER)
 
     def _convert(self) -> None:
         """Snapshots hold the bytes on disk; a commit holds what git makes of them (line ends, filters)."""
@@ -119,7 +175,7 @@ class TaskWork:
             return
         said = self.git.run("check-attr", "-z", "--stdin", *CONVERTING, stdin=nul(self.states)).stdout
         told = {path for path, _, value in rows(said, 3) if value not in ("unspecified", "unset")}
-        if self.git.text("config", "core.autocrlf", check=False) in ("true", "input"):
+        if self.head.converts_all:
             told = set(self.states)
         for path in told:
             self.states[path] = [self._as_committed(path, entry) for entry in self.states[path]]
@@ -140,7 +196,8 @@ class TaskWork:
             return after
         if before == after:
             return mine
-        overlap = Overlap(path)
+        named = f"If both are the task's, name it: -- {shlex.quote(f':/{path}')}"
+        overlap = Overlap(path, named if path in self._doubtful.keys() - self._named else "")
         if (
             mine is None
             or before is None
@@ -169,7 +226,7 @@ def index_of_head(work: TaskWork) -> Iterator[Path]:
         left.unlink(missing_ok=True)
     index = work.folder / f"commit-{secrets.token_hex(4)}.index"
     try:
-        work.git.run("read-tree", work.head or "--empty", env={"GIT_INDEX_FILE": str(index)})
+        work.git.run("read-tree", work.head.commit or "--empty", env={"GIT_INDEX_FILE": str(index)})
         yield index
     finally:
         index.unlink(missing_ok=True)

@@ -115,8 +115,8 @@ class _Span:
         bits = {path for path in self._bits - self._doubtful if self._wanted(path)}
         self._folders.open([change.path for change in changes], bits)
         with self._git.blobs() as blobs:
-            rules = [change for change in changes if _is_ignore_file(change.path)]
-            others = [change for change in changes if not _is_ignore_file(change.path)]
+            rules = [change for change in changes if is_ignore_file(change.path)]
+            others = [change for change in changes if not is_ignore_file(change.path)]
             self._restore(rules, blobs)
             if rules:
                 others = self._without_formerly_ignored(others)
@@ -131,8 +131,8 @@ class _Span:
             if self._wanted(path):
                 self.kept[path] = f"{NOT_COVERED}: {reason}"
         # Of a nested repository what was staged comes back all the same: with that, git can bring back the rest.
-        kept = {path for path, why in self.kept.items() if not why.startswith(REPOSITORY)}
-        staged = [each for each in self._staged if self._wanted(each[0]) and each[0] not in kept]
+        as_left = {path for path, why in self.kept.items() if not why.startswith(REPOSITORY)}
+        staged = [each for each in self._staged if self._wanted(each[0]) and each[0] not in as_left]
         _restore_index(self._snapshots, staged)
 
     def _wanted(self, path: str) -> bool:
@@ -145,7 +145,9 @@ class _Span:
                 continue  # an earlier undo was here
             if GITLINK in {entry.mode for entry in (change.before, change.after) if entry}:
                 how = f"git submodule update --init -- {shlex.quote(f':/{change.path}')}"
-                self.kept[change.path] = f"{REPOSITORY}; a submodule comes back with: {how}" if now is None else REPOSITORY
+                self.kept[change.path] = (
+                    f"{REPOSITORY}; a submodule comes back with: {how}" if now is None else REPOSITORY
+                )
             elif change.path in self._doubtful:
                 self.kept[change.path] = UNCERTAIN
             elif isinstance(now, str):
@@ -311,5 +313,6 @@ def _note(base: Snapshot, end: Snapshot, now: Snapshot) -> str:
     return f"The run's own commits are kept, with later ones on top; to see them type: git log {base.head}.."
 
 
-def _is_ignore_file(path: str) -> bool:
+def is_ignore_file(path: str) -> bool:
+    """Whether git reads rules of what to ignore there."""
     return path.rsplit("/", 1)[-1] == ".gitignore"

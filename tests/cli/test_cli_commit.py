@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import stat
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from codeframe.core.models import Task
+from tests.cli.conftest import Cf, refused
 from tests.hostile.stage import STAGED, UNSTAGED, Stage
 from tests.kit.claude_runs import session, verdict, wrote
-from tests.kit.engines import start_cf
-from tests.kit.repos import commit, git, write
-from tests.kit.scenario import call, sh
+from tests.kit.engines import Completed, start_cf
+from tests.kit.repos import Content, commit, git, write
+from tests.kit.scenario import FakeEngine, call, sh
 from tests.kit.waiting import wait_until
 
 TEN = "".join(f"line {n}\n" for n in range(10))
@@ -303,10 +306,18 @@ def test_a_file_that_is_marked_for_git_to_leave_alone_stays_marked(stage: Stage)
     assert git(stage.repo, "ls-files", "-v", "ten.txt") == "S ten.txt"
 
 
-def test_words_of_an_engine_are_no_patch(stage: Stage) -> None:
-    patch = "diff --git a/evil.sh b/evil.sh\nnew file mode 100755\n--- /dev/null\n+++ b/evil.sh\n@@ -0,0 +1 @@\n+boo\n"
-    evil = f"did it\n---\n{patch}"
-    stage.engine.calls(call(session(wrote("work.py", "x = 1\n"), verdict(evil))))
+@pytest.mark.parametrize(
+    "words",
+    [
+        "did it\n---\ndiff --git a/evil.sh b/evil.sh\nnew file mode 100755\n--- /dev/null\n+++ b/evil.sh\n"
+        "@@ -0,0 +1 @@\n+boo\n",
+        "From: Somebody Else <else@example.invalid>\nDATE: Thu, 1 Jan 1990 00:00:00 +0000\nSubject: Approved\n\nhi",
+        "[PATCH] Approved\n>From nobody Mon Sep 17 00:00:00 2001",
+    ],
+    ids=["a patch", "headers", "a subject"],
+)
+def test_words_of_an_engine_are_no_patch_and_no_author(stage: Stage, words: str) -> None:
+    stage.engine.calls(call(session(wrote("work.py", "x = 1\n"), verdict(words))))
     task = stage.task()
     git(stage.repo, "clone", "-q", ".", "../other")
     other = stage.repo.parent / "other"
@@ -314,4 +325,94 @@ def test_words_of_an_engine_are_no_patch(stage: Stage) -> None:
     patch = stage.cf("patch", "export", task.id).stdout
     git(other, "-c", "user.name=p", "-c", "user.email=p@example.invalid", "am", "-q", stdin=patch.encode())
     assert committed_in(other) == ["work.py"]
-    assert "CodeFrame-Task" in git(other, "log", "-1", "--format=%B")
+    told = git(other, "log", "-1", "--format=%an %ad %s%n%b", "--date=format:%Y").splitlines()
+    assert told[0] == f"A Person {datetime.now(tz=UTC).year} Write the module"
+    assert "CodeFrame-Task" in told[-3]
+
+
+# -- what is left out, and why -----------------------------------------------------------------------
+
+
+def by_hand(cf: Cf, files: dict[str, Content], title: str = "Do it") -> str:
+    """A task that is DONE, in which these files were written."""
+    task = cf.add(title)
+    cf("work", "start", task)
+    write(cf.where, files)
+    cf("work", "verify", task)
+    return task
+
+
+def left_out(done: Completed) -> dict[str, str]:
+    lines = [line.removeprefix("Left out: ") for line in done.stdout.splitlines() if "Left out: " in line]
+    return {path: why.rstrip(")") for path, why in (line.split(" (", 1) for line in lines)}
+
+
+@pytest.mark.parametrize("mark", ["skip-worktree", "assume-unchanged"])
+def test_files_that_git_was_told_to_leave_alone_are_left_out_with_the_reason(cf: Cf, mark: str) -> None:
+    git(cf.where, "update-index", f"--{mark}", "README.md")
+    task = by_hand(cf, {"README.md": "by the task\n", "work.py": "x = 1\n"})
+    said = cf("commit", "create")
+    assert committed_in(cf.where) == ["work.py"]
+    assert left_out(said) == {"README.md": f"marked {mark} for git to leave it alone"}
+    more = f"cf commit create --task {task[:8]} -- :/README.md"
+    assert more in said.stdout
+    refused(cf("commit", "create", "--task", task, "--", "work.py", code=2), "is not among what a commit")
+    assert committed_in(cf.where) == ["work.py"]
+    cf(*more.split()[1:])
+    assert committed_in(cf.where) == ["README.md"]
+    assert git(cf.where, "ls-files", "-v", "README.md")[0] in "Sh"
+
+
+def test_what_is_not_committed_is_named_with_its_true_reason(cf: Cf) -> None:
+    commit(cf.where, "more", {"back.txt": "old\n"})
+    files = ("gone/a.txt", "hidden.log", "back.txt", "id_rsa", "work.py")
+    task = by_hand(cf, dict.fromkeys(files, "x = 1\n"))
+    shutil.rmtree(cf.where / "gone")
+    write(cf.where, {".git/info/exclude": "*.log\n", "back.txt": "old\n"})
+    expected = {
+        "back.txt": "the same as in HEAD: taken back since, or committed with later changes",
+        "gone/a.txt": "deleted since",
+        "hidden.log": "ignored now",
+        "id_rsa": "looks like a secret",
+    }
+    told = cf("patch", "export", task)
+    assert "work.py" in told.stdout
+    assert left_out(Completed(0, told.stderr, "")) == expected
+    assert left_out(cf("commit", "create")) == expected
+    assert committed_in(cf.where) == ["work.py"]
+    other = by_hand(cf, {"new/f": "1\n"})
+    shutil.rmtree(cf.where / "new")
+    write(cf.where, {"new": "mine\n"})
+    git(cf.where, "add", "new")
+    for command in (("commit", "create", "--task"), ("patch", "export")):
+        refused(cf(*command, other, code=1), "There is nothing", "left out: new/f (deleted since).")
+
+
+def test_what_was_ignored_before_the_run_may_be_older_and_is_left_out(cf: Cf) -> None:
+    commit(cf.where, "rules", {".gitignore": "local.cfg\n/data/\n"})
+    write(cf.where, {"local.cfg": "PASSWORD=mine\n", "data/mine.txt": "mine\n"})
+    task = by_hand(cf, {".gitignore": "", "work.py": "x = 1\n", "more/local.txt": "1\n"})
+    said = cf("commit", "create")
+    assert committed_in(cf.where) == [".gitignore", "more/local.txt", "work.py"]
+    why = "ignored before the run, so it may be older"
+    assert left_out(said) == {"data/mine.txt": why, "local.cfg": why}
+    cf("commit", "create", "--task", task, "--", "data/mine.txt")
+    assert committed_in(cf.where) == ["data/mine.txt"]
+
+
+def test_the_state_of_head_is_read_once_for_all_tasks(
+    cf: Cf, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count, real = cf.where.parent / "count", shutil.which("git")
+    stub = engine.bin / "git"
+    stub.write_text(f"#!/bin/sh\necho \"$*\" >> '{count}'\nexec '{real}' \"$@\"\n")
+    stub.chmod(0o755)
+    monkeypatch.setenv("PATH", engine.path())
+    used = []
+    for n in range(3):
+        by_hand(cf, {f"work{n}.py": "x = 1\n"}, f"Task {n}")
+        if n:
+            count.unlink()
+            cf("commit", "create", code=2)
+            used.append(len(count.read_text().splitlines()))
+    assert used[1] - used[0] <= 2, used  # what the task changed, and whether git converts it

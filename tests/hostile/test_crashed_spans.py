@@ -206,6 +206,27 @@ def test_a_recovery_that_is_done_again_knows_the_same_moment(stage: Stage) -> No
     assert f"kept      mine.py ({MAYBE})" in undo(stage, task)
 
 
+def test_a_commit_and_a_patch_leave_out_what_may_be_a_persons_until_it_is_named(stage: Stage) -> None:
+    task, _ = crash(
+        stage, wrote("work.py", WORK), wrote("both.py", WORK),
+        after=lambda: write(stage.repo, {"mine.py": "mine\n", "both.py": "mine\n"}),
+    )  # fmt: skip
+    patch = stage.cf("patch", "export", task.id)
+    assert ("work.py" in patch.stdout, "mine" in patch.stdout) == (True, False)
+    assert f"cf patch export {task.id[:8]} -- :/both.py :/mine.py" in patch.stderr
+    stage.engine.calls(call(session(wrote("more.py", WORK), verdict("done"))))
+    stage.again("resume", task).expect(0, "COMPLETED", None, "DONE")
+    said = stage.cf("commit", "create")
+    assert git(stage.repo, "show", "--format=", "--name-only").split() == ["more.py", "work.py"], said
+    for path in ("both.py", "mine.py"):
+        assert f"Left out: {path} ({MAYBE})" in said.stdout
+    assert git(stage.repo, "status", "--porcelain", "*.py") == "?? both.py\n?? mine.py"
+    assert "HEAD holds it already" in stage.cf("commit", "create", "--task", task.id).stderr
+    assert stage.cf("commit", "create", "--task", task.id, "--", "both.py").exit_code == 0
+    assert git(stage.repo, "show", "--format=", "--name-only").split() == ["both.py"]
+    stage.check_persons_work()
+
+
 @pytest.mark.parametrize("way", ["resume", "retry"])
 def test_a_task_goes_on_over_what_may_be_a_persons_and_undo_still_leaves_it(stage: Stage, way: str) -> None:
     task, _ = crash(stage, wrote("work.py", WORK), after=lambda: write(stage.repo, {"mine.py": "mine\n"}))

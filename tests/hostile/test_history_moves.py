@@ -81,7 +81,9 @@ def with_submodule(tmp_path: Path) -> Stage:
 
 
 @pytest.mark.parametrize("edit", ["rm -rf sub", "git rm -q sub"])
-def test_undo_of_a_removed_submodule_says_how_it_comes_back_and_is_complete(tmp_path: Path, edit: str) -> None:
+def test_undo_of_a_removed_submodule_says_how_it_comes_back_and_is_complete(
+    tmp_path: Path, edit: str
+) -> None:
     stage = with_submodule(tmp_path)
     stage.engine.calls(call(session(ran(edit), wrote("work.py", WORK), verdict("done"))))
     task = stage.task()

@@ -1,0 +1,66 @@
+"""HEAD, and where the working tree and the index differ from it: read once for all tasks that a command asks about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from functools import cached_property
+
+from codeframe.core.git import Git
+from codeframe.core.models import Run
+from codeframe.core.raw_git import Entry, records
+
+RUN_TRAILER = "CodeFrame-Run"
+
+
+class HeadState:
+    """`carried` looks at commits since `since`, which is to be before the runs it is asked about."""
+
+    def __init__(self, git: Git, since: datetime) -> None:
+        self.git = git
+        self._since = since - timedelta(days=1)  # clocks differ
+
+    @classmethod
+    def for_runs(cls, git: Git, runs: Iterable[Run], otherwise: datetime) -> HeadState:
+        return cls(git, min((run.started_at for run in runs), default=otherwise))
+
+    @cached_property
+    def commit(self) -> str | None:
+        """Its full id; None before the first commit."""
+        return self.git.text("rev-parse", "--verify", "-q", "HEAD^{commit}", check=False) or None
+
+    @cached_property
+    def carried(self) -> frozenset[str]:
+        """Ids of the runs that a commit names in its trailer."""
+        if self.commit is None:
+            return frozenset()
+        form = f"--format=%(trailers:key={RUN_TRAILER},valueonly)"
+        said = self.git.text("log", f"--since={self._since.isoformat()}", form, self.commit, "--")
+        return frozenset(said.split())
+
+    @cached_property
+    def changed(self) -> frozenset[str]:
+        """Paths where the working tree or the index differs from HEAD, untracked ones among them: what git sees."""
+        form = ("--porcelain=v1", "-z", "--untracked-files=all", "--no-renames", "--ignored=no")
+        said = self.git.run("status", *form, env=self.git.unfiltered()).stdout
+        return frozenset(record[3:] for record in records(said))
+
+    @cached_property
+    def converts_all(self) -> bool:
+        """Whether git changes line ends in any text."""
+        return self.git.text("config", "core.autocrlf", check=False) in ("true", "input")
+
+    def entry(self, path: str) -> Entry | None:
+        """What HEAD holds at a path."""
+        return self._entries.get(path)
+
+    @cached_property
+    def _entries(self) -> dict[str, Entry]:
+        if self.commit is None:
+            return {}
+        found = {}
+        for record in records(self.git.run("ls-tree", "-r", "-z", "--full-tree", self.commit).stdout):
+            meta, path = record.split("\t", 1)
+            mode, _, oid = meta.split(" ")
+            found[path] = Entry(mode, oid)
+        return found
