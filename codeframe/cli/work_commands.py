@@ -10,9 +10,11 @@ import typer
 from codeframe.cli import work_views
 from codeframe.cli.grammar import Commands
 from codeframe.cli.here import recovered_workspace
-from codeframe.cli.output import STATUS_COLOURS, emit_json, note, say
+from codeframe.cli.output import emit_json, note, say
+from codeframe.cli.run_end import leave, tell
 from codeframe.cli.work_options import (
     AUTONOMY,
+    COMMIT,
     CORRECTIONS,
     ENGINE,
     FORCE,
@@ -26,6 +28,7 @@ from codeframe.cli.work_options import (
     STALL_ACTION,
     STRICT,
     TIMEOUT,
+    check_commit,
     chosen,
 )
 
@@ -59,6 +62,7 @@ def start(
     autonomy: str | None = AUTONOMY,
     network: str | None = NETWORK,
     force: bool = FORCE,
+    commit: bool = COMMIT,
     keep: bool = typer.Option(False, "--keep", help="Keep what an earlier run left in the tree, and start."),
     json: bool = JSON,
 ) -> None:
@@ -68,14 +72,21 @@ def start(
     agent in your editor. cf work verify then checks the work as it checks an engine's.
     """
     from codeframe.core.admission import Request, plan
+    from codeframe.core.errors import UsageError
     from codeframe.core.models import RunKind, TaskStatus
 
+    if commit and not execute:
+        raise UsageError(
+            "--commit is for what an engine does, and without --execute you do the work by hand.",
+            f"Add --execute, or when the work is done: cf work verify {task_id or 'ID'} --commit",
+        )
+    check_commit(commit, no_gates)
     workspace = recovered_workspace()
     # An empty ID is a variable that was not set, not a wish for the next task.
     task = workspace.store.tasks.find(task_id) if task_id is not None else _next_ready(workspace)
     options = chosen(model, message, timeout, stall_timeout, stall_action, max_corrections, strict, require_gates,
                      no_gates, autonomy, network)  # fmt: skip
-    request = Request(RunKind.START, engine, options, force, keep)
+    request = Request(RunKind.START, engine, options, force, keep, commit)
     if not execute or dry_run:
         from codeframe.cli.work_preview import show_plan
 
@@ -107,6 +118,7 @@ def resume(
     autonomy: str | None = AUTONOMY,
     network: str | None = NETWORK,
     force: bool = FORCE,
+    commit: bool = COMMIT,
     json: bool = JSON,
 ) -> None:
     """Go on with a blocked, stopped, timed out or crashed run.
@@ -116,10 +128,11 @@ def resume(
     from codeframe.core.admission import Request, plan
     from codeframe.core.models import RunKind
 
+    check_commit(commit, no_gates)
     workspace = recovered_workspace()
     options = chosen(model, message, timeout, stall_timeout, stall_action, max_corrections, strict, require_gates,
                      no_gates, autonomy, network)  # fmt: skip
-    request = Request(RunKind.RESUME, engine, options, force)
+    request = Request(RunKind.RESUME, engine, options, force, commit=commit)
     task = workspace.store.tasks.find(task_id)
     _work(workspace, plan(workspace, task, request), request, as_json=json)
 
@@ -143,6 +156,7 @@ def retry(
         False, "--from-base", help="First take back what the earlier runs changed."
     ),
     force: bool = FORCE,
+    commit: bool = COMMIT,
     json: bool = JSON,
 ) -> None:
     """Try a failed task again in a fresh session.
@@ -153,10 +167,11 @@ def retry(
     from codeframe.core.errors import CodeFrameError
     from codeframe.core.models import RunKind
 
+    check_commit(commit, no_gates)
     workspace = recovered_workspace()
     options = chosen(model, message, timeout, stall_timeout, stall_action, max_corrections, strict, require_gates,
                      no_gates, autonomy, network)  # fmt: skip
-    request = Request(RunKind.RETRY, engine, options, force)
+    request = Request(RunKind.RETRY, engine, options, force, commit=commit)
     task = workspace.store.tasks.find(task_id)
     planned = plan(workspace, task, request)
     if from_base and not _undo(workspace, task, to=note)["complete"]:
@@ -174,6 +189,7 @@ def verify(
     strict: bool | None = STRICT,
     require_gates: bool | None = REQUIRE,
     no_gates: bool | None = NO_GATES,
+    commit: bool = COMMIT,
     json: bool = JSON,
 ) -> None:
     """Check what was done by hand since cf work start ID, and record the verdict.
@@ -186,8 +202,8 @@ def verify(
     from codeframe.core import git_watch, manual_run
     from codeframe.core.models import RunStatus
     from codeframe.core.stop_switch import StopSwitch
-    from codeframe.core.verdict import exit_status
 
+    check_commit(commit, no_gates)
     workspace = recovered_workspace()
     task = workspace.store.tasks.find(task_id)
     options = chosen(None, None, timeout, None, None, None, strict, require_gates, no_gates, None, None)
@@ -200,13 +216,13 @@ def verify(
     if run.status is RunStatus.RUNNING:
         note(f"Interrupted; the task is still open. Type: cf work verify {task.id[:8]}")
         raise typer.Exit(128 + (stop.signal or 2))
-    if json:
-        emit_json(run_json(run))
-    else:
-        _tell(workspace, task, run)
+    if not json:
+        tell(workspace, task, run, commits=commit)
         for line in failure_lines(run):
             say(line)
-    raise typer.Exit(exit_status(run))
+    elif not commit:
+        emit_json(run_json(run))
+    leave(workspace, task, run, commit=commit, as_json=json)
 
 
 @app.command()
@@ -337,7 +353,6 @@ def _work(workspace: Workspace, planned: Plan, request: Request, *, as_json: boo
     from codeframe.core.admission import admit
     from codeframe.core.runtime import execute_agent
     from codeframe.core.stop_switch import StopSwitch
-    from codeframe.core.verdict import exit_status
 
     ensure_trusted(workspace, planned.untrusted)
     planned = planned._replace(untrusted=None)
@@ -348,52 +363,11 @@ def _work(workspace: Workspace, planned: Plan, request: Request, *, as_json: boo
         with Progress() as progress:
             progress.begin(planned.task, run)
             finished = execute_agent(workspace, run, on_event=progress.event, stop=stop)
-        if as_json:
+        if not as_json:
+            tell(workspace, planned.task, finished, commits=request.commit)
+        elif not request.commit:
             emit_json(run_json(finished))
-        else:
-            _tell(workspace, planned.task, finished)
-    raise typer.Exit(exit_status(finished))
-
-
-def _tell(workspace: Workspace, task: Task, run: Run) -> None:
-    """The verdict in a few lines, and what to type next."""
-    from codeframe.cli.next_step import next_step
-    from codeframe.core.models import BlockerStatus, RunStatus
-
-    short, store = task.id[:8], workspace.store
-    done = run.status is RunStatus.COMPLETED
-    questions = [b.question for b in store.blockers.list(status=BlockerStatus.OPEN, task_id=task.id)]
-    said = [run.summary.strip(), "" if done else (run.error or "").strip()]
-    say(work_views.verdict_line(run), STATUS_COLOURS.get(run.status.value, ""))
-    for words in _once(said, questions):
-        say(words)
-    if run.verification == "unverified":
-        say(f"Unverified: {work_views.why_unverified(run)}.")
-    for line in run.evidence.get("notes", []):
-        say(f"Note: {line}")
-    for line in work_views.change_lines(workspace, run):
-        say(f"  {line}")
-    for line in work_views.moved_lines(workspace, run):
-        say(f"Moved: {line}")
-    for question in questions:
-        say(f"Blocked: {question}")
-    steps = [str(step)] if (step := next_step(store, store.tasks.get(task.id))) else []
-    if done and run.evidence.get("changed"):
-        steps.append(f"commit it: cf commit create --task {short}")
-    if not questions:  # which say why
-        steps.append(f"{'the evidence' if done else 'why'}: cf work why {short}")
-    if run.evidence.get("changed") and not done:
-        steps.append(f"take it back: cf work undo {short}")
-    say("    ".join(steps))
-
-
-def _once(texts: list[str], said_later: list[str]) -> list[str]:
-    """`texts` without those that are empty, or with which another one begins that is said as well."""
-    kept: list[str] = []
-    for text in texts:
-        if text and not any(other.startswith(text.rstrip(".")) for other in (*kept, *said_later)):
-            kept.append(text)
-    return kept
+    leave(workspace, planned.task, finished, commit=request.commit, as_json=as_json)
 
 
 work_views.register(app)

@@ -67,6 +67,9 @@ AUTONOMY = typer.Option(
 )
 NETWORK = typer.Option(None, "--network", metavar="N", rich_help_panel=FREEDOM, help="on (default) or off.")
 FORCE = typer.Option(False, "--force", help="Even if tasks it depends on are not done.")
+COMMIT = typer.Option(
+    False, "--commit", help="Commit the work once it is verified, as cf commit create does."
+)
 
 
 def chosen(
@@ -91,6 +94,17 @@ def chosen(
     }  # fmt: skip
 
 
+def check_commit(commit: bool, no_gates: bool | None) -> None:
+    """Only what was verified is committed. Raises UsageError where nothing can be."""
+    from codeframe.core.errors import UsageError
+
+    if commit and no_gates:
+        raise UsageError(
+            "--commit commits verified work, and with --no-gates nothing verifies it.",
+            "Leave one out; unverified work is committed by: cf commit create",
+        )
+
+
 def as_typed(task: Task, request: Request) -> str:
     """`cf work start TASK --execute` with the options of a request, for a person to paste."""
     from codeframe.core.durations import format_duration
@@ -111,4 +125,5 @@ def as_typed(task: Task, request: Request) -> str:
             words += [option, format_duration(value) if field.endswith("_s") else str(value)]
     words += ["--force"] if request.force else []
     words += ["--keep"] if request.keep else []
+    words += ["--commit"] if request.commit else []
     return shlex.join(words)

@@ -39,6 +39,7 @@ class Request(NamedTuple):
     typed: Mapping[str, Any] | None = None
     force: bool = False
     keep: bool = False
+    commit: bool = False  # of the verified result, by the command, after the run
 
 
 class Plan(NamedTuple):

@@ -104,7 +104,8 @@ def nothing(task: Task, work: TaskWork, left_out: Mapping[str, str], command: st
             f"{begin}; left out: {said}.",
             f"To take it all the same: {naming(task, names, command)}" if names else "Type: git status",
         )
-    why = "HEAD holds it already" if work.states or work.in_head else "it changed nothing"
+    held = "a commit of it is in HEAD" if work.in_head else "HEAD holds it already"
+    why = held if work.states or work.in_head else "it changed nothing"
     return NothingToCommit(f"{begin}; {why}.", "Type: git status")
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from codeframe.core.errors import CodeFrameError, UsageError
 from codeframe.core.git import Git
 from codeframe.core.head_state import HeadState
-from codeframe.core.leftovers import doubtful, engine_calls, snapshots_of
+from codeframe.core.leftovers import doubtful, engine_calls, snapshots_of, uncertain
 from codeframe.core.models import Leftover, Run, Task
 from codeframe.core.person_index import Step, marked
 from codeframe.core.raw_git import CONVERTING, GITLINK, Entry, nul, records, rows
@@ -78,6 +78,8 @@ class TaskWork:
         for at, run in enumerate(runs, start=-last - 1):
             if at >= 0 or named:
                 self._add(workspace, run, carried=at < 0)
+            else:
+                self._doubtful.update(dict.fromkeys(uncertain(workspace, run), UNCERTAIN))
         marks = set[str]().union(*marked(self.git, self._named).values()) if named else set[str]()
         for path in self._named - (self.states.keys() & (self._doubtful.keys() | marks)):
             raise UsageError(

@@ -11,7 +11,7 @@ from codeframe.core.models import Run
 from codeframe.core.store import Store
 from codeframe.core.workspace import find_workspace
 from tests.cli.conftest import Cf, refused
-from tests.kit.repos import git, write
+from tests.kit.repos import commit, git, write
 from tests.kit.scenario import FakeEngine
 
 # Red while a file `bad.txt` is there; the words name what is wrong.
@@ -122,6 +122,36 @@ def test_a_commit_of_ones_own_is_a_change(gated: Cf) -> None:
     git(gated.where, "commit", "-qm", "mine")
     gated("work", "verify", task)
     assert latest(gated, task).evidence["commits"]
+
+
+def test_what_is_verified_can_be_committed_at_once(gated: Cf) -> None:
+    task = opened(gated)
+    write(gated.where, {"work.py": "x = 1\n", "bad.txt": "", "mine.txt": ""})
+    before = git(gated.where, "rev-parse", "HEAD")
+    red = gated("work", "verify", task, "--commit", "--json", code=1).json()
+    assert (red["status"], red["commit"], git(gated.where, "rev-parse", "HEAD")) == ("FAILED", None, before)
+    (gated.where / "bad.txt").unlink()
+    assert gated("work", "verify", task, "--commit").stdout.endswith("Write it\n  mine.txt\n  work.py\n")
+    assert git(gated.where, "show", "--format=%s", "--name-only") == "Write it\n\nmine.txt\nwork.py"
+    own = opened(gated)
+    commit(gated.where, "mine", {"own.py": "x = 1\n"})
+    done = gated("work", "verify", own, "--commit")
+    assert ("HEAD holds it already" in done.stderr, status(gated, own)) == (True, "DONE")
+    assert git(gated.where, "show", "--format=%s", "-s") == "mine"
+
+
+def test_what_is_not_verified_is_not_committed(cf: Cf) -> None:
+    task = opened(cf)
+    write(cf.where, {"work.py": "x = 1\n"})
+    refused(cf("work", "verify", task, "--commit", "--no-gates", code=2), "--no-gates", "cf commit create")
+    said = cf("work", "verify", task, "--commit", code=1)
+    assert "COMPLETED, unverified" in said.stdout
+    assert said.stderr.endswith(
+        "cf: It is not committed, as it is unverified: no gate ran.\n"
+        f"    To commit it all the same: cf commit create --task {task[:8]}\n"
+    )
+    assert git(cf.where, "status", "--porcelain") == "?? work.py"
+    refused(cf("work", "start", cf.add(), "--commit", code=2), "--execute", "cf work verify", "--commit")
 
 
 def test_stop_closes_it_and_keeps_the_work(gated: Cf) -> None:

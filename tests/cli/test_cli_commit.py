@@ -70,7 +70,7 @@ def test_only_what_the_task_changed_is_committed_and_staged_stays_staged(stage: 
     ]
     stage.check_persons_work()
     again = stage.cf("commit", "create", "--task", task.id)
-    assert (again.exit_code, "HEAD holds it already" in again.stderr) == (1, True)
+    assert (again.exit_code, "a commit of it is in HEAD" in again.stderr) == (1, True)
     assert stage.cf("commit", "create").exit_code == 1
 
 
@@ -224,7 +224,7 @@ def test_what_later_commits_changed_again_is_not_to_be_committed_again(stage: St
     assert said.exit_code == 0, said
     assert committed(stage) == ["more.py"]
     again = stage.cf("commit", "create", "--task", first.id)
-    assert (again.exit_code, "HEAD holds it already" in again.stderr) == (1, True)
+    assert (again.exit_code, "a commit of it is in HEAD" in again.stderr) == (1, True)
 
 
 def test_what_gates_leave_behind_is_not_committed(stage: Stage) -> None:
@@ -328,6 +328,31 @@ def test_words_of_an_engine_are_no_patch_and_no_author(stage: Stage, words: str)
     told = git(other, "log", "-1", "--format=%an %ad %s%n%b", "--date=format:%Y").splitlines()
     assert told[0] == f"A Person {datetime.now(tz=UTC).year} Write the module"
     assert "CodeFrame-Task" in told[-3]
+
+
+def test_a_verified_run_is_committed_where_that_was_asked_for(stage: Stage) -> None:
+    stage.gate("test -e work.py")
+    stage.engine.calls(call(session(wrote("work.py", "x = 1\n"), verdict("made it so"))))
+    hook(stage, "pre-commit", "test -e ../allowed || { echo no >&2; exit 1; }")
+    task, before = stage.task(), git(stage.repo, "status", "--porcelain")
+    said = stage.start(task, "--commit", gates=True)
+    said.expect(1, "COMPLETED", None, "DONE")
+    assert "git refused the commit: no" in said.told
+    assert (
+        f"is DONE, but not committed. When that is mended: cf commit create --task {task.id[:8]}" in said.told
+    )
+    assert git(stage.repo, "status", "--porcelain") == f"{before}\n?? work.py"
+    (stage.repo.parent / "allowed").touch()
+    stage.engine.calls(call(session(wrote("more.py", "x = 1\n"), verdict("made it so"))))
+    stage.cf("commit", "create")
+    other = stage.task("Another")
+    told = stage.start(other, "--commit", "--json", gates=True)
+    told.expect(0, "COMPLETED", None, "DONE")
+    made = told.said.json()["commit"]
+    assert (made["commit"], made["files"]) == (git(stage.repo, "rev-parse", "HEAD"), ["more.py"])
+    assert committed(stage) == ["more.py"]
+    assert git(stage.repo, "status", "--porcelain") == before
+    stage.check_persons_work()
 
 
 # -- what is left out, and why -----------------------------------------------------------------------

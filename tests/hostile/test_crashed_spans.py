@@ -221,7 +221,8 @@ def test_a_commit_and_a_patch_leave_out_what_may_be_a_persons_until_it_is_named(
     for path in ("both.py", "mine.py"):
         assert f"Left out: {path} ({MAYBE})" in said.stdout
     assert git(stage.repo, "status", "--porcelain", "*.py") == "?? both.py\n?? mine.py"
-    assert "HEAD holds it already" in stage.cf("commit", "create", "--task", task.id).stderr
+    again = stage.cf("commit", "create", "--task", task.id)
+    assert f"left out: both.py ({MAYBE}), mine.py ({MAYBE})" in again.stderr
     assert stage.cf("commit", "create", "--task", task.id, "--", "both.py").exit_code == 0
     assert git(stage.repo, "show", "--format=", "--name-only").split() == ["both.py"]
     stage.check_persons_work()
