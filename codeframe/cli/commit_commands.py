@@ -81,7 +81,7 @@ def commit_json(task: Task, done: Committed) -> dict[str, Any]:
 
 def tell(task: Task, done: Committed) -> None:
     """Say what was committed, and what of the task was not."""
-    from codeframe.core.task_commit import CREATE
+    from codeframe.core.task_work import CREATE
 
     say(f"{done.commit[:10]} {done.subject}")
     for path in done.paths:
@@ -92,11 +92,11 @@ def tell(task: Task, done: Committed) -> None:
 
 def left_out_lines(task: Task, left_out: Mapping[str, str], command: str) -> Iterator[str]:
     """What of a task is not taken by `command`, each with why, and what to type where that is possible."""
-    from codeframe.core.task_commit import naming
-    from codeframe.core.task_work import counts_when_named
+    from codeframe.core.task_commit import listed
+    from codeframe.core.task_work import counts_when_named, naming
 
-    for path, why in left_out.items():
-        yield f"Left out: {path} ({why})"
+    for line in listed(left_out):
+        yield f"Left out: {line}"
     if names := [path for path, why in left_out.items() if counts_when_named(why)]:
         yield f"What of it is the task's, name: {naming(task, names, command)}"
 

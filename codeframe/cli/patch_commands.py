@@ -34,8 +34,8 @@ def export(
     """
     from codeframe.core.errors import CodeFrameError, UsageError
     from codeframe.core.take_back import from_top
-    from codeframe.core.task_commit import EXPORT
     from codeframe.core.task_patch import patch_of
+    from codeframe.core.task_work import EXPORT
 
     workspace = recovered_workspace()
     task = workspace.store.tasks.find(task_id)

@@ -22,6 +22,7 @@ class HeadState:
 
     @classmethod
     def for_runs(cls, git: Git, runs: Iterable[Run], otherwise: datetime) -> HeadState:
+        """One that can be asked about these runs; `otherwise` counts where there are none."""
         return cls(git, min((run.started_at for run in runs), default=otherwise))
 
     @cached_property

@@ -7,10 +7,9 @@ is staged. Their commit hooks, signing and filters run, as with `git commit`.
 from __future__ import annotations
 
 import os
-import shlex
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,10 +21,8 @@ from codeframe.core.models import Run, Task, TaskStatus, utc_now
 from codeframe.core.person_index import Step, collisions, put_entries, staged_entries
 from codeframe.core.raw_git import Entry, rows
 from codeframe.core.run_lock import tree_reserved
-from codeframe.core.task_work import Overlap, TaskWork, counts_when_named, index_of_head
+from codeframe.core.task_work import CREATE, Overlap, TaskWork, counts_when_named, index_of_head, naming
 from codeframe.core.workspace import Workspace
-
-CREATE, EXPORT = "commit create --task", "patch export"  # to be followed by the task's id
 
 
 class Committed(NamedTuple):
@@ -85,7 +82,7 @@ def commit_task(
             raise _explained(workspace, task, overlap) from None
         left_out = work.left_out()
         if not wanted:
-            raise nothing(task, work, left_out)
+            raise nothing(work, left_out)
         done = _commit(work, work.runs[-1], wanted, message_of(task, work.runs[-1], message), left_out)
     workspace.store.events.add(
         "commit", f"{done.commit[:10]} {done.subject}", run_id=work.runs[-1].id, task_id=task.id,
@@ -94,24 +91,28 @@ def commit_task(
     return done
 
 
-def nothing(task: Task, work: TaskWork, left_out: Mapping[str, str], command: str = CREATE) -> CodeFrameError:
-    """That `work` has nothing for `command`, with the true reason."""
-    begin = f"There is nothing of task {task.id[:8]} to {'commit' if command == CREATE else 'export'}"
+def nothing(work: TaskWork, left_out: Mapping[str, str]) -> CodeFrameError:
+    """That `work` holds nothing, with the true reason."""
+    begin = (
+        f"There is nothing of task {work.task.id[:8]} to {'commit' if work.command == CREATE else 'export'}"
+    )
     if left_out:
-        said = ", ".join(f"{path} ({why})" for path, why in left_out.items())
         names = [path for path, why in left_out.items() if counts_when_named(why)]
         return CodeFrameError(
-            f"{begin}; left out: {said}.",
-            f"To take it all the same: {naming(task, names, command)}" if names else "Type: git status",
+            f"{begin}; left out: {', '.join(listed(left_out))}.",
+            f"To take it all the same: {naming(work.task, names, work.command)}"
+            if names
+            else "Type: git status",
         )
     held = "a commit of it is in HEAD" if work.in_head else "HEAD holds it already"
     why = held if work.states or work.in_head else "it changed nothing"
     return NothingToCommit(f"{begin}; {why}.", "Type: git status")
 
 
-def naming(task: Task, paths: Iterable[str], command: str = CREATE) -> str:
-    """What to type so that these paths are not left out, wherever it is typed."""
-    return f"cf {command} {task.id[:8]} -- {' '.join(shlex.quote(f':/{path}') for path in paths)}"
+def listed(left_out: Mapping[str, str]) -> list[str]:
+    """What is left out, each path with why, at most 20 and a count of the rest."""
+    lines = [f"{path} ({why})" for path, why in left_out.items()]
+    return lines[:20] + ([f"{len(lines) - 20} more"] if len(lines) > 20 else [])
 
 
 def _explained(workspace: Workspace, task: Task, overlap: Overlap) -> CodeFrameError:

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from codeframe.core.git import IDENTITY
 from codeframe.core.models import Task
 from codeframe.core.person_index import put_entries
-from codeframe.core.task_commit import EXPORT, message_of, nothing
-from codeframe.core.task_work import TaskWork, index_of_head
+from codeframe.core.task_commit import message_of, nothing
+from codeframe.core.task_work import EXPORT, TaskWork, index_of_head
 from codeframe.core.workspace import Workspace
 
 # Each against a setting of the person's that would make the patch one that `git am` reads otherwise.
@@ -27,7 +27,7 @@ def patch_of(workspace: Workspace, task: Task, named: Sequence[str] = ()) -> tup
     Nothing is changed. Raises CodeFrameError where the task changed nothing, or something that stands on
     changes which are not committed.
     """
-    work = TaskWork(workspace, task, named)
+    work = TaskWork(workspace, task, named, command=EXPORT)
     wanted = work.wanted()
     if wanted:
         with index_of_head(work) as index:
@@ -42,6 +42,6 @@ def patch_of(workspace: Workspace, task: Task, named: Sequence[str] = ()) -> tup
         commits = work.git.text("log", "--reverse", "--format=%H", *grep, "HEAD", "--", check=False).split()
     left_out = work.left_out()
     if not commits:
-        raise nothing(task, work, left_out, EXPORT)
+        raise nothing(work, left_out)
     patches = [work.git.run("format-patch", "-1", *_FORMAT, commit).stdout for commit in commits]
     return b"".join(patches), left_out

@@ -6,7 +6,7 @@ import os
 import secrets
 import shlex
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,6 +20,8 @@ from codeframe.core.raw_git import CONVERTING, GITLINK, Entry, nul, records, row
 from codeframe.core.undo import MAYBE_OLDER, REPOSITORY, UNCERTAIN, is_ignore_file
 from codeframe.core.workspace import Workspace
 
+CREATE, EXPORT = "commit create --task", "patch export"  # of `cf`, to be followed by the task's id
+
 _NO_MERGE = frozenset({"120000", GITLINK})
 # Why a commit leaves out what the task changed, beside what undo keeps for the same reason.
 _MARKED = "marked {} for git to leave it alone"
@@ -29,6 +31,11 @@ _AS_IN_HEAD = "the same as in HEAD: taken back since, or committed with later ch
 def counts_when_named(reason: str) -> bool:
     """Whether a path left out for this reason is committed once a person names it."""
     return reason in (UNCERTAIN, MAYBE_OLDER) or reason.startswith(_MARKED.partition("{")[0])
+
+
+def naming(task: Task, paths: Iterable[str], command: str) -> str:
+    """What to type so that these paths are not left out, wherever it is typed."""
+    return f"cf {command} {task.id[:8]} -- {' '.join(shlex.quote(f':/{path}') for path in paths)}"
 
 
 Changes = list[tuple[str, Entry | None, Entry | None]]
@@ -55,11 +62,14 @@ class TaskWork:
         task: Task,
         named: Sequence[str] = (),
         *,
+        command: str = CREATE,
         head: HeadState | None = None,
         filters: bool = False,
     ) -> None:
         """`named` are the paths that a person says are the task's (see `left_out`), whatever a commit of it
-        carried before. `filters`: the person's filter programs may run, as in a commit of theirs."""
+        carried before; `command` is what this is for. `filters`: the person's filter programs may run, as in a
+        commit of theirs. Raises UsageError for a name that is not left out."""
+        self.task, self.command = task, command
         self._filters = filters
         self._snapshots = snapshots_of(workspace)
         self._named = frozenset(named)
@@ -80,8 +90,9 @@ class TaskWork:
                 self._add(workspace, run, carried=at < 0)
             else:
                 self._doubtful.update(dict.fromkeys(uncertain(workspace, run), UNCERTAIN))
-        marks = set[str]().union(*marked(self.git, self._named).values()) if named else set[str]()
-        for path in self._named - (self.states.keys() & (self._doubtful.keys() | marks)):
+        marks = marked(self.git, self._named).values() if named else ()
+        self._unmarked = frozenset[str]().union(*marks)  # what git is to take all the same
+        for path in self._named - (self.states.keys() & (self._doubtful.keys() | self._unmarked)):
             raise UsageError(
                 f"{path or '.'} is not among what a commit of task {task.id[:8]} leaves out.",
                 "Name files as the command itself lists them; of all others it takes what the task changed.",
@@ -104,9 +115,8 @@ class TaskWork:
     def wanted(self) -> dict[str, Step]:
         """Path -> (what HEAD holds, what the commit is to hold), where these differ. Raises Overlap."""
         wanted = {}
-        for path, states in self.states.items():
-            if path not in self.head.changed and path not in self._named:
-                continue  # see `left_out`
+        for path in self.states.keys() & (self.head.changed | self._unmarked):  # see `left_out`
+            states = self.states[path]
             now = self.head.entry(path)
             # Where HEAD holds a state in between, an earlier part of the work is committed already.
             at = len(states) - 1 - states[::-1].index(now) if now in states else 0
@@ -123,9 +133,8 @@ class TaskWork:
         """Path -> why, of all that the task changed, that HEAD does not hold and that `wanted` does not."""
         doubtful = self._doubtful.keys() & self.head.changed - self._named
         found = {path: self._doubtful[path] for path in doubtful}
-        rest = {
-            path for path, states in self.states.items() if self.head.entry(path) != states[-1]
-        } - self.head.changed - self._named  # fmt: skip
+        settled = self.head.changed | self._unmarked
+        rest = {p for p in self.states.keys() - settled if self.head.entry(p) != self.states[p][-1]}
         options = {path: option for option, paths in marked(self.git, rest).items() for path in paths}
         for path in rest:
             there = os.path.lexists(self.git.tree / path)
@@ -137,12 +146,9 @@ class TaskWork:
                 found[path] = _AS_IN_HEAD
             else:
                 found[path] = "ignored now" if there else "deleted since"
-        for change in (c for call in self._calls for c in self._snapshots.changes(*call)):
-            if (
-                not change.before
-                and not change.after
-                and self.head.changed & {change.path, f"{change.path}/"}
-            ):
+        for change in (each for call in self._calls for each in self._snapshots.changes(*call)):
+            stored = change.before or change.after
+            if not stored and self.head.changed & {change.path, f"{change.path}/"}:
                 found[change.path] = change.note.partition(";")[0]
         return dict(sorted(found.items()))
 
@@ -160,12 +166,15 @@ class TaskWork:
         if not created or not any(is_ignore_file(path) for path, _, _ in changes):
             return {}
         with tempfile.TemporaryDirectory(dir=self.folder, prefix="rules-") as folder:
-            for record in records(self.git.run("ls-tree", "-r", "-z", "--full-tree", start).stdout):
-                meta, path = record.split("\t", 1)
-                if is_ignore_file(path) and meta.startswith("100"):
-                    place = Path(folder, path)
-                    place.parent.mkdir(parents=True, exist_ok=True)
-                    place.write_bytes(self.git.run("cat-file", "blob", meta.split(" ")[2]).stdout)
+            with self.git.blobs() as blobs:
+                for record in records(self.git.run("ls-tree", "-r", "-z", "--full-tree", start).stdout):
+                    meta, path = record.split("\t", 1)
+                    mode, _, oid = meta.split(" ")
+                    if is_ignore_file(path) and mode not in _NO_MERGE:
+                        place = Path(folder, path)
+                        place.parent.mkdir(parents=True, exist_ok=True)
+                        with place.open("wb") as file:
+                            blobs.copy(oid, file)
             env = {"GIT_DIR": str(self._snapshots.repo.git_dir), "GIT_WORK_TREE": folder}
             asked = ("check-ignore", "-z", "--stdin", "--no-index")
             said = Git(Path(folder)).run(*asked, stdin=nul(created), env=env, check=False).stdout
@@ -198,8 +207,8 @@ class TaskWork:
             return after
         if before == after:
             return mine
-        named = f"If both are the task's, name it: -- {shlex.quote(f':/{path}')}"
-        overlap = Overlap(path, named if path in self._doubtful.keys() - self._named else "")
+        hint = f"If both are the task's: {naming(self.task, [path], self.command)}"
+        overlap = Overlap(path, hint if path in self._doubtful.keys() - self._named else "")
         if (
             mine is None
             or before is None

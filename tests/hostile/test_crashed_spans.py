@@ -228,6 +228,19 @@ def test_a_commit_and_a_patch_leave_out_what_may_be_a_persons_until_it_is_named(
     stage.check_persons_work()
 
 
+def test_a_commit_is_refused_where_the_engine_went_on_with_what_may_be_a_persons(stage: Stage) -> None:
+    task, _ = crash(stage, wrote("work.py", WORK), after=lambda: write(stage.repo, {"work.py": "mine\n"}))
+    stage.engine.calls(call(session(sh("echo more >> work.py"), verdict("done"))))
+    stage.again("resume", task).expect(0, "COMPLETED", None, "DONE")
+    before = git(stage.repo, "rev-parse", "HEAD")
+    for command in ("commit create --task", "patch export"):
+        said, how = stage.cf(*command.split(), task.id), f"cf {command} {task.id[:8]} -- :/work.py"
+        assert (said.exit_code, said.stdout, how in said.stderr) == (1, "", True)
+    assert git(stage.repo, "rev-parse", "HEAD") == before
+    assert stage.cf("commit", "create", "--", ":/work.py").exit_code == 0
+    assert git(stage.repo, "show", "HEAD:work.py") == "mine\nmore"
+
+
 @pytest.mark.parametrize("way", ["resume", "retry"])
 def test_a_task_goes_on_over_what_may_be_a_persons_and_undo_still_leaves_it(stage: Stage, way: str) -> None:
     task, _ = crash(stage, wrote("work.py", WORK), after=lambda: write(stage.repo, {"mine.py": "mine\n"}))
