@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from codeframe.core.gates.integrity import settings, suppressions, weakened
+from codeframe.core.gates.integrity import foreign, reach, settings, suppressions, weakened
 from codeframe.core.gates.integrity.finding import (
     MAX_BYTES,
     SETTING,
@@ -20,10 +20,12 @@ from codeframe.core.gates.integrity.finding import (
 
 __all__ = ["MAX_BYTES", "SETTING", "SUPPRESSION", "TEST", "UNREAD", "Finding", "Pair", "examine", "relevant"]
 
+_LOOKS = (weakened, reach, foreign, suppressions, settings)
+
 
 def relevant(path: str) -> bool:
     """Whether a change of the file at `path` can be one of the checks."""
-    return weakened.looks_at(path) or suppressions.looks_at(path) or settings.looks_at(path)
+    return any(each.looks_at(path) for each in _LOOKS)
 
 
 def examine(pairs: Iterable[Pair]) -> tuple[Finding, ...]:
@@ -37,6 +39,6 @@ def examine(pairs: Iterable[Pair]) -> tuple[Finding, ...]:
             found.append(Finding(UNREAD, pair.path, 0, "too large to be examined"))
         elif pair.before != pair.after:
             small.append(pair)
-    for look in (weakened.findings, suppressions.findings, settings.findings):
-        found += look(small)
+    for look in _LOOKS:
+        found += look.findings(small)
     return tuple(sorted(set(found), key=lambda each: (each.path, each.line, each.words)))

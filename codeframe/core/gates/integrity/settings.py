@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +24,8 @@ _PYTHON_TOOLS = (
     "ty",
 )
 _INI = r"(?:tool:)?pytest|flake8.*|mypy.*|coverage:.*|pylint.*|ruff.*|bandit"
-_PACKAGE = ("eslintConfig", "jest", "vitest", "mocha", "c8", "nyc", "scripts.test", "scripts.lint")
+_PACKAGE = ("eslintConfig", "jest", "vitest", "mocha", "c8", "nyc")
+_SCRIPTS = r"|scripts\.(?:pre|post)?(?:test|lint|check)(?::.*)?"
 _OURS = ("gates", "strict", "require_gates", "integrity")
 _MAX_PER_FILE = 20
 
@@ -47,7 +47,7 @@ class _Kind(NamedTuple):
 
 def looks_at(path: str) -> bool:
     """Whether the file can decide what a gate does."""
-    return PurePosixPath(path).name == "conftest.py" or _kind(path) is not None
+    return _kind(path) is not None
 
 
 def findings(pairs: Sequence[Pair]) -> list[Finding]:
@@ -61,9 +61,6 @@ def findings(pairs: Sequence[Pair]) -> list[Finding]:
 
 
 def _words(pair: Pair) -> Iterator[str]:
-    if PurePosixPath(pair.path).name == "conftest.py":
-        yield from _conftest(pair)
-        return
     kind = _kind(pair.path)
     if kind is None:
         return
@@ -215,48 +212,19 @@ def _text(text: str) -> Any:
     return "\n".join(line.strip() for line in text.splitlines() if line.strip())
 
 
-def _conftest(pair: Pair) -> Iterator[str]:
-    """What in a conftest.py reaches every test: hooks, what is not collected, plugins, autouse fixtures."""
-    try:
-        was, now = (_reach(ast.parse(text_of(data))) for data in (pair.before, pair.after))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return
-    for name in sorted(was.keys() | now.keys()):
-        if was.get(name) != now.get(name):
-            how = "added" if name not in was else "removed" if name not in now else "changed"
-            yield f"{name} {how}"
-
-
-def _reach(tree: ast.Module) -> dict[str, str]:
-    found = {}
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            auto = any("autouse" in ast.dump(decorator) for decorator in node.decorator_list)
-            if node.name.startswith("pytest_") or auto:
-                found[f"fixture {node.name} (autouse)" if auto else f"hook {node.name}"] = ast.dump(node)
-        elif isinstance(node, ast.Assign):
-            for target in node.targets:
-                if isinstance(target, ast.Name) and target.id in (
-                    "collect_ignore",
-                    "collect_ignore_glob",
-                    "pytest_plugins",
-                ):
-                    found[target.id] = ast.dump(node.value)
-    return found
-
-
 _TOOLS = "|".join(_PYTHON_TOOLS)
+_JS_TOOLS = "eslint|jest|vitest|playwright|cypress|ava"
 _KINDS = (
     _Kind(r"pyproject\.toml", _toml, rf"tool\.(?:{_TOOLS})"),
     _Kind(r"\.?(?:ruff|pytest)\.toml|\.coveragerc\.toml|\.?clippy\.toml", _toml),
     _Kind(r"Cargo\.toml", _toml, r"lints"),
     _Kind(r"setup\.cfg|tox\.ini", _ini, _INI),
     _Kind(r"\.?(?:pytest|mypy)\.ini|\.coveragerc|\.flake8|\.?pylintrc|\.bandit", _ini),
-    _Kind(r"package\.json", _json, "|".join(map(re.escape, _PACKAGE))),
+    _Kind(r"package\.json", _json, "|".join(_PACKAGE) + _SCRIPTS),
     _Kind(r"tsconfig.*\.json|pyrightconfig\.json|\.eslintrc(?:\.json)?", _json),
-    _Kind(r"biome\.jsonc?|jest\.config\.json|\.nycrc(?:\.json)?", _json),
+    _Kind(r"biome\.jsonc?|(?:jest\.config|\.mocharc)\.jsonc?|\.nycrc(?:\.json)?", _json),
     _Kind(r"\.eslintrc\.ya?ml|\.golangci\.ya?ml|\.rubocop\.yml", _yaml),
-    _Kind(r"(?:\.eslintrc|eslint\.config|jest\.config|vitest\.config)\.[cm]?[jt]s|\.eslintignore", _text),
+    _Kind(rf"(?:\.eslintrc|\.mocharc|karma\.conf|(?:{_JS_TOOLS})\.config)\.[cm]?[jt]s|\.eslintignore", _text),
     _Kind(r"(?:CODEFRAME|AGENTS)\.md", _front_matter, "|".join(_OURS)),
 )  # fmt: skip
 _OWN_YAML, _OWN_JSON = _Kind("", _yaml, "|".join(_OURS)), _Kind("", _json, "|".join(_OURS))

@@ -22,9 +22,9 @@ _REST = r"[ \t]*(?P<codes>(?:@?[a-z][\w@/-]*(?:\s*,\s*)?)*)"
 
 # (name for people, pattern with what it is limited to as `codes`, endings of files it means something in)
 _TABLE: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-    ("# noqa", r"#\s*noqa\b(?:\s*:\s*(?P<codes>[A-Z]+[0-9]+(?:[,\s]+[A-Z]+[0-9]+)*))?", _PY),
-    ("# ruff: noqa", rf"#\s*ruff\s*:\s*noqa\b{_CODES}", _PY),
-    ("# flake8: noqa", rf"#\s*flake8\s*:\s*noqa\b{_CODES}", _PY),
+    ("# noqa", r"#\s*(?i:noqa)\b(?:\s*:\s*(?P<codes>[A-Z]+[0-9]+(?:[,\s]+[A-Z]+[0-9]+)*))?", _PY),
+    ("# ruff: noqa", rf"#\s*ruff\s*:\s*(?i:noqa)\b{_CODES}", _PY),
+    ("# flake8: noqa", rf"#\s*flake8\s*:\s*(?i:noqa)\b{_CODES}", _PY),
     ("# type: ignore", rf"#\s*type\s*:\s*ignore\b{_BRACKETS}", _PY),
     ("# mypy:", r"#\s*mypy\s*:\s*(?P<codes>[\w\-]+(?:\s*=\s*[^#]+)?)", _PY),
     ("# pyright:", rf"#\s*pyright\s*:\s*(?:ignore|basic)\b{_BRACKETS}", _PY),

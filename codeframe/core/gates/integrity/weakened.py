@@ -1,192 +1,221 @@
-"""Python tests that check less than before: emptied, loosened, marked, no longer collected, deleted (rule 6.5).
+"""Python tests that check less than before, or something else: the conditions of each compared (rule 6.5).
 
-What moved to another file or class or has another name is found again and compared as what it is.
+What moved to another test, class or file, or has another name, is found again and compared as what it is.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import PurePosixPath
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
-from codeframe.core.gates.integrity.assertions import (
-    SKIPS,
-    Function,
-    Measure,
-    Strength,
-    cases,
-    does_nothing,
-    name_of,
-    without_docstring,
-)
-from codeframe.core.gates.integrity.finding import TEST, Finding, Pair, text_of
+from codeframe.core.gates.integrity.checks import SKIPS, Check, Checked
+from codeframe.core.gates.integrity.finding import TEST, UNREAD, Finding, Pair, short
+from codeframe.core.gates.integrity.module import Module, Test, says_nothing
+from codeframe.core.gates.integrity.source import Function, is_about_tests, name_of, names_in, parse
+from codeframe.core.gates.integrity.values import UNKNOWN, always_true
+from codeframe.core.gates.integrity.walk import Walk
 
-_TEST_FILE = re.compile(r"test_.*\.py|.*_test\.py|tests?\.py")
-_TEST_FOLDERS = frozenset({"test", "tests", "testing"})
+# Decorators under which a function is still the test it was; marks are, too.
+_PLAIN = frozenset({"fixture", "given", "settings", "example", "seed", "staticmethod", "classmethod"})
+_STRING = r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\""""
+_LITERALS = re.compile(rf"{_STRING}|\b\d[\w.]*|\b(?:True|False|None)\b")
+_NAMES = re.compile(rf"({_STRING})|[^\W\d]\w*")
 
-
-def is_test_file(path: str) -> bool:
-    """Whether pytest or Django would look for tests in it, as long as nobody configured it otherwise."""
-    return _TEST_FILE.fullmatch(PurePosixPath(path).name) is not None
-
-
-def looks_at(path: str) -> bool:
-    """Whether the file may hold tests, or what they are made of."""
-    if not path.endswith(".py"):
-        return False
-    return is_test_file(path) or bool(_TEST_FOLDERS & set(PurePosixPath(path).parts)) or _conftest(path)
+looks_at = is_about_tests
 
 
 def findings(pairs: Sequence[Pair]) -> list[Finding]:
-    """What became weaker from `before` to `after` of these files. Files that are no Python are passed over."""
+    """What became weaker from `before` to `after` of these files, and what of it cannot be judged."""
     before, after = _State(), _State()
+    found: list[Finding] = []
     for pair in pairs:
         moved_here = pair.before is None and pair.path.endswith(".py") and b"def test" in (pair.after or b"")
         if not (looks_at(pair.path) or moved_here):
             continue
-        was, now = (_parse(pair.path, data) for data in (pair.before, pair.after))
-        if was is not None and now is not None:
-            before.add(was)
-            after.add(now)
-    found: list[Finding] = []
-    # A helper that checks less is one finding, not one for each test that calls it.
-    for key, helper in after.helpers.items():
-        if key in before.helpers and after.strength(key).checks < (was_so := before.strength(key)).checks:
-            left = _assertions(after.strength(key).checks)
-            words = f"{helper.last}(), which tests call, has {left} instead of {was_so.checks}"
-            found.append(Finding(TEST, helper.path, helper.function.lineno, words))
-            after.known[key] = was_so
-    for old, new in _matched(before.tests, after.tests):
+        was, now = (parse(data) for data in (pair.before, pair.after))
+        if now is None:
+            found.append(Finding(UNREAD, pair.path, 0, "Python cannot read it: its tests cannot be judged"))
+        if was is None or now is None:
+            continue
+        module, changed = Module(pair.path, was), Module(pair.path, now)
+        before.add(module)
+        after.add(changed)
+        for name in sorted(module.imported & changed.made.keys() - module.made.keys()):
+            found.append(Finding(TEST, pair.path, changed.made[name], f"{name} is made here, not imported"))
+    matched = list(_matched(before.tests, after.tests))
+    was_of = {new: old for old, new in matched if new is not None}
+    new_checks: dict[bool, set[str]] = {True: set(), False: set()}  # of tests, of helpers
+    for test in after.tests.values():
+        checked = after.checks(test)
+        if not checked.skips:
+            known = before.checks(was_of[test]).live if test in was_of else {}
+            new_checks[test.collected] |= checked.live.keys() - known.keys()
+    weaker: set[str] = set()  # helpers: what they lose is told once, not of each test that calls them
+    for old, new in sorted(matched, key=lambda each: each[0].collected):
         if old.collected:
-            found += _compared(old, new, before.measure(old), after.measure(new) if new else None)
+            now_so = after.checks(new) if new is not None else Checked()
+            found += _compared(old, new, before.checks(old), now_so, new_checks[True], weaker)
+        elif new is not None and not new.collected and not old.last.startswith("test"):
+            told = list(_compared(old, new, before.checks(old), after.checks(new), new_checks[False], set()))
+            weaker |= {old.last} if told else set()
+            found += told
     return found
-
-
-class _Test(NamedTuple):
-    """One function of a test file. `collected`: pytest would run it. `decorators` are also those of its classes
-    and the module; `shape` is the same for the same body under any name."""
-
-    path: str
-    name: str
-    function: Function
-    collected: bool
-    decorators: tuple[ast.expr, ...]
-    shape: str
-
-    @property
-    def last(self) -> str:
-        return self.function.name
-
-    @property
-    def id(self) -> str:
-        """As pytest writes it, without parameters."""
-        return f"{self.path}::{self.name}"
-
-
-@dataclass
-class _File:
-    path: str
-    functions: dict[str, _Test]
-    constants: dict[str, ast.expr]
 
 
 class _State:
     """All files at one time. Keys are (path, name within the file)."""
 
     def __init__(self) -> None:
-        self.tests: dict[tuple[str, str], _Test] = {}
-        self.helpers: dict[tuple[str, str], _Test] = {}
-        self.known: dict[tuple[str, str], Strength] = {}
-        self._named: dict[str, list[tuple[str, str]]] = {}
-        self._constants: dict[str, dict[str, ast.expr]] = {}
+        self.tests: dict[tuple[str, str], Test] = {}
+        self._modules: dict[str, Module] = {}
+        self._helpers: dict[str, list[Test]] = {}
+        self._known: dict[tuple[str, str], Checked] = {}
 
-    def add(self, file: _File) -> None:
+    def add(self, module: Module) -> None:
         """Take in one file."""
-        self._constants[file.path] = file.constants
-        for test in file.functions.values():
-            key = file.path, test.name
-            self.tests[key] = test
+        self._modules[module.path] = module
+        for test in module.functions.values():
+            self.tests[test.path, test.name] = test
             if not test.last.startswith("test"):
-                self.helpers[key] = test
-                self._named.setdefault(test.last, []).append(key)
+                self._helpers.setdefault(test.last, []).append(test)
 
-    def strength(self, key: tuple[str, str]) -> Strength:
-        """What a helper checks."""
-        if key not in self.known:
-            self.known[key] = Strength()  # one that calls itself counts once
-            self.known[key] = self._of(self.helpers[key])
-        return self.known[key]
+    def checks(self, test: Test) -> Checked:
+        """What a test or helper checks."""
+        key = test.path, test.name
+        if key not in self._known:
+            self._known[key] = self._of(test)
+        return self._known[key]
 
-    def measure(self, test: _Test) -> tuple[Strength, int | None]:
-        """What a test checks each time, and how often it runs (None: not known)."""
-        strength = self._of(test)
-        strength.skips.update(name for each in test.decorators if (name := name_of(each)) in SKIPS)
-        return strength, cases(test.decorators, self._constants[test.path])
+    def _of(self, test: Test) -> Checked:
+        module = self._modules[test.path]
 
-    def _of(self, test: _Test) -> Strength:
-        def helper(name: str) -> Strength | None:
-            keys = self._named.get(name, [])
-            here = [key for key in keys if key[0] == test.path]
-            # Whose it is cannot be told without running: the one that checks most.
-            return max(map(self.strength, here or keys), key=lambda each: each.checks, default=None)
+        def find(name: str) -> Function | None:
+            """The nearest helper of that name: in the same class, in the same file, in any other."""
+            near = sorted(
+                self._helpers.get(name, ()), key=lambda h: (h.path == test.path, h.around == test.around)
+            )
+            return near[-1].function if near else None
 
-        return Measure(helper, self._constants[test.path]).of(test.function)
+        walk = Walk(module.values, module.constants, find, module.swallowing)
+        try:
+            checked = walk.of(test.function, module.cases(test), module.before(test))
+        except RecursionError:
+            checked = Checked(unclear={"nested too deeply"})
+        for each in test.decorators:
+            name = name_of(each)
+            if name in SKIPS:
+                checked.skips.add(name)
+            elif name not in _PLAIN and "mark" not in names_in(each):
+                checked.unclear.add(f"wrapped by {name or 'a decorator'}")
+        return checked
 
 
 def _compared(
-    old: _Test,
-    new: _Test | None,
-    was: tuple[Strength, int | None],
-    now: tuple[Strength, int | None] | None,
+    old: Test, new: Test | None, was: Checked, now: Checked, elsewhere: set[str], told: set[str]
 ) -> Iterator[Finding]:
-    if new is None or now is None:
-        yield Finding(TEST, old.path, 0, f"{old.name} deleted", old.id)
+    """`elsewhere` are checks that are new in any test; `told` are helpers whose losses were told."""
+    lost = [c for c in was.live.values() if c.text not in now.live.keys() | elsewhere and c.via not in told]
+    moved = not lost and bool(was.live)
+    if new is None:
+        if not moved:
+            yield Finding(TEST, old.path, 0, f"{old.name} deleted", old.id)
         return
 
-    def finding(words: str) -> Finding:
+    def finding(words: str, kind: str = TEST) -> Finding:
         renamed = f" (was {old.name})" if new.name != old.name else ""
-        return Finding(TEST, new.path, new.function.lineno, f"{new.name}{renamed}: {words}", old.id)
+        return Finding(kind, new.path, new.function.lineno, f"{new.name}{renamed}: {words}", old.id)
 
-    if not new.collected:
+    if old.collected and not new.collected:
         yield finding("not collected any more")
         return
-    (before, cases_before), (after, cases_after) = was, now
-    for mark in sorted(after.skips - before.skips):
-        yield finding(f"{mark} added")
-    if does_nothing(new.function) and not does_nothing(old.function):
-        yield finding("emptied")
+    yield from (finding(f"{mark} added") for mark in sorted(now.skips - was.skips))
+    yield from (finding(f"cannot be judged: {why}", UNREAD) for why in sorted(now.unclear - was.unclear))
+    if _does_nothing(new.function) and not _does_nothing(old.function):
+        if not moved:
+            yield finding("emptied")
         return
-    known = cases_before is not None and cases_after is not None
-    ran, runs = (cases_before or 0, cases_after or 0) if known else (1, 1)
-    if after.checks * runs < before.checks * ran or (runs < ran and after.checks <= before.checks):
-        if after.checks < before.checks:
-            why = sorted(after.lost - before.lost)
-            because = f" ({', '.join(why)})" if why else ""
-            yield finding(f"{_assertions(after.checks)} instead of {before.checks}{because}")
-        if runs < ran:
-            yield finding(f"{runs} parametrized case{'s' if runs != 1 else ''} instead of {ran}")
-    elif after.raises < before.raises:
-        yield finding("an expected exception or warning dropped, or any one is taken now")
+    fresh = [check for check in now.live.values() if check.text not in was.live]
+    changed, computed, gone = _paired(lost, fresh)
+    if gone:
+        reasons = sorted(set(now.void.values()) - set(was.void.values()))
+        because = f" ({', '.join(reasons)})" if reasons else ""
+        left = f"{len(now.live)} of {len(was.live)} checks left{because}"
+        yield finding(f"{left}, lost: {_listed(gone, lambda c: short(c.text))}")
+    if changed:
+        pairs = _listed(changed, lambda c: f"{short(c[0].text)} -> {short(c[1].text)}")
+        yield finding(f"changed expectation: {pairs}")
+    if computed:
+        words = f"cannot be judged: made by code now: {_listed(computed, lambda c: short(c.text))}"
+        yield finding(words, UNREAD)
+    for key in sorted(was.live.keys() & now.live.keys()):
+        if was.live[key].only_if < now.live[key].only_if:
+            more = " and ".join(sorted(now.live[key].only_if - was.live[key].only_if))
+            yield finding(f"{short(key)} is checked only if {short(more)}")
+            return
 
 
-def _assertions(number: int) -> str:
-    return f"{number or 'no'} assertion{'s' if number != 1 else ''} that can fail"
+def _paired(
+    lost: Sequence[Check], fresh: Sequence[Check]
+) -> tuple[list[tuple[Check, Check]], list[Check], list[Check]]:
+    """What lost checks are now: (another check of the same thing or in the same place), (one in cases that code
+    makes), (none). The same of something renamed, or of a test that is set up otherwise, is no loss."""
+    changed, computed, rest = [], [], []
+    used: set[str] = set()
+    for check in lost:
+        unused = [each for each in fresh if each.text not in used]
+        about = [each for each in (*unused, *fresh) if each.mentions(check.about)]
+        same = [each for each in unused if each.raw == check.raw or _form(each) == _form(check)]
+        alike = [each for each in fresh if _shape(each) == _shape(check)]
+        made = [each for each in alike if UNKNOWN.id in names_in(each.node) ^ names_in(check.node)]
+        if about or not (made or same or alike):
+            rest += [] if about else [check]
+            changed += [(check, each) for each in about[:1]]
+        elif made:
+            computed.append(check)
+        elif not same:
+            changed.append((check, alike[0]))
+        used |= {each.text for each in (about or made or same or alike)[:1]}
+    others = [each for each in fresh if each.text not in used]
+    return [*changed, *zip(rest, others, strict=False)], computed, rest[len(others) :]
+
+
+def _shape(check: Check) -> str:
+    return _LITERALS.sub("_", check.text)
+
+
+def _form(check: Check) -> str:
+    """The same for the same check of something that got another name."""
+    return _NAMES.sub(lambda match: match[1] or "_", check.text)
+
+
+def _listed(items: Sequence[Any], shown: Callable[[Any], str]) -> str:
+    return shown(items[0]) + (f" and {len(items) - 1} more" if len(items) > 1 else "")
+
+
+def _does_nothing(function: Function) -> bool:
+    """Whether nothing of the function can fail: empty, or returns, or asserts what is always so."""
+    for statement in function.body:
+        if isinstance(statement, ast.Return):
+            return not any(isinstance(each, ast.Call) for each in ast.walk(statement))
+        if not (
+            says_nothing(statement) or (isinstance(statement, ast.Assert) and always_true(statement.test))
+        ):
+            return False
+    return True
 
 
 def _matched(
-    before: Mapping[tuple[str, str], _Test], after: Mapping[tuple[str, str], _Test]
-) -> Iterator[tuple[_Test, _Test | None]]:
-    """Each test of `before` that pytest would run, and what it is now; None where it is nowhere."""
-    lost = [test for key, test in before.items() if key not in after and test.collected]
+    before: Mapping[tuple[str, str], Test], after: Mapping[tuple[str, str], Test]
+) -> Iterator[tuple[Test, Test | None]]:
+    """Each function of `before`, and what it is now; None where it is nowhere."""
+    lost = [test for key, test in before.items() if key not in after]
     found = [test for key, test in after.items() if key not in before]
     yield from ((test, after[key]) for key, test in before.items() if key in after)
 
-    def take(wanted: _Test, among: Iterable[_Test]) -> _Test | None:
+    def take(wanted: Test, among: Iterable[Test]) -> Test | None:
         # The likest first: the same body, then one that is run.
         likest = sorted(
             among, key=lambda t: (t.shape != wanted.shape, not t.collected, t.path != wanted.path)
@@ -204,70 +233,8 @@ def _matched(
             rest.append(test)
         else:
             yield test, now
-    left = Counter(test.path for test in rest)
+    left = Counter(test.path for test in rest if test.collected)
     came = Counter(test.path for test in found if test.collected)
     for test in rest:
-        alone = left[test.path] == came[test.path] == 1
+        alone = test.collected and left[test.path] == came[test.path] == 1
         yield test, take(test, [f for f in found if f.path == test.path and f.collected]) if alone else None
-
-
-def _parse(path: str, data: bytes | None) -> _File | None:
-    """The functions of a file; None when it is no Python: other gates say so."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(text_of(data))
-        file = _File(path, {}, {})
-        _collect(tree.body, file, "", is_test_file(path), ())
-        return file
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-
-
-def _collect(
-    body: Iterable[ast.stmt], file: _File, prefix: str, collected: bool, around: tuple[ast.expr, ...]
-) -> None:
-    statements = list(_flat(body))
-    for node in statements:
-        value = getattr(node, "value", None)
-        targets = {name_of(t) for t in (node.targets if isinstance(node, ast.Assign) else [])}
-        if "pytestmark" in targets and value is not None:
-            around = (*around, *(value.elts if isinstance(value, ast.List | ast.Tuple) else [value]))
-        elif "__test__" in targets and isinstance(value, ast.Constant) and not value.value:
-            collected = False
-        elif not prefix and value is not None:
-            file.constants.update(dict.fromkeys(targets - {""}, value))
-        elif not prefix and isinstance(node, ast.Expr) and name_of(value) in SKIPS and value is not None:
-            around = (*around, value)
-    if not prefix:
-        calls = [n.value for n in statements if isinstance(n, ast.Expr) and name_of(n.value) in SKIPS]
-        around = (*around, *(call for call in calls if call not in around))
-    for node in statements:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            name = prefix + node.name
-            runs = collected and node.name.startswith("test")
-            shape = "\n".join(ast.dump(statement) for statement in without_docstring(node.body))
-            decorators = (*around, *node.decorator_list)
-            file.functions[name] = _Test(file.path, name, node, runs, decorators, shape)
-        elif isinstance(node, ast.ClassDef):
-            name = f"{prefix}{node.name}::"
-            for earlier in [key for key in file.functions if key.startswith(name)]:
-                del file.functions[earlier]  # a second class of that name hides the first
-            made = any(isinstance(n, ast.FunctionDef) and n.name == "__init__" for n in node.body)
-            runs = collected and not made and (node.name.startswith("Test") or bool(node.bases))
-            _collect(node.body, file, name, runs, (*around, *node.decorator_list))
-
-
-def _flat(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements, with those inside `if` and `try`."""
-    for node in body:
-        yield node
-        if isinstance(node, ast.If | ast.Try):
-            yield from _flat(node.body)
-            yield from _flat(node.orelse)
-            for handler in getattr(node, "handlers", ()):
-                yield from _flat(handler.body)
-
-
-def _conftest(path: str) -> bool:
-    return PurePosixPath(path).name == "conftest.py"
