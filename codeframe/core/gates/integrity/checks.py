@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import cached_property
 
 from codeframe.core.gates.integrity.source import name_of, names_in
 from codeframe.core.gates.integrity.values import Env, Values, always_true, is_literal, text
@@ -40,7 +40,8 @@ class At:
     inside: tuple[str, ...] = ()
 
 
-class Check(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Check:
     """One of them as text. `raw` is the assertion as written, `about` what it examines, `node` all of it,
     `only_if` the conditions it stands under, `via` the helper it is in."""
 
@@ -51,11 +52,11 @@ class Check(NamedTuple):
     only_if: frozenset[str]
     via: str
 
-    def mentions(self, others: frozenset[str]) -> bool:
-        """Whether what others examine is in it."""
-        return bool(others & self.about) or any(
-            text(each) in others for each in ast.walk(self.node) if isinstance(each, ast.expr)
-        )
+    @cached_property
+    def parts(self) -> frozenset[str]:
+        """The texts of all that is in it."""
+        inner = (each for each in ast.walk(self.node) if isinstance(each, ast.expr))
+        return self.about.union(map(text, inner))
 
 
 @dataclass

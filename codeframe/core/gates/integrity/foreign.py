@@ -51,8 +51,11 @@ _LANGUAGES = (
         r"\b(?:expect|assert\w*|refute\w*|must_\w+|wont_\w+|should\w*)\b",
     ),
 )  # fmt: skip
-_STRING = r"\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|`(?:\\.|[^`\\])*`"
-_COMMENT = re.compile(rf"({_STRING}|//go:build[^\n]*|//\s*\+build[^\n]*)|//[^\n]*|/\*.*?\*/", re.DOTALL)
+# What is not closed reaches to the end of its line or file: nothing is looked through twice.
+_STRING = r"\"(?:\\.|[^\"\\\n])*+[\"\n]?|'(?:\\.|[^'\\\n])*+['\n]?|`(?:\\.|[^`\\])*+`?"
+_COMMENT = re.compile(
+    rf"({_STRING}|//go:build[^\n]*|//\s*\+build[^\n]*)|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL
+)
 _HASH_COMMENT = re.compile(rf"({_STRING})|\#[^\n]*")
 
 

@@ -75,9 +75,11 @@ def bindings(target: ast.expr, value: ast.expr | None) -> Env:
 
 
 class Values:
-    """Reads expressions of one module; `Env` maps names to their values, in this one form."""
+    """Reads expressions of one module; `Env` maps names to their values, in this one form. `work` counts the
+    nodes that were read."""
 
     def __init__(self, module: ast.Module) -> None:
+        self.work = 0
         self._aliases: dict[str, str] = {}
         self._modules: set[str] = set()
         for node in flat(module.body):
@@ -91,6 +93,7 @@ class Values:
 
         The name of a list, set or dictionary stays: what is in it may have changed since.
         """
+        self.work += 1
         match node:
             case ast.Name(id=name, ctx=ast.Load()):
                 value = env.get(name)
@@ -141,9 +144,7 @@ class Values:
                 table = env.get(of.id) if isinstance(of, ast.Name) else of
                 if isinstance(table, ast.Dict):
                     rows = [_row(*each) for each in zip(table.keys, table.values, strict=True)]
-                    found = (
-                        {"keys": table.keys, "values": table.values}.get(what) if what != "items" else rows
-                    )
+                    found = rows if what == "items" else table.keys if what == "keys" else table.values
             case ast.Call(func=ast.Name(id="range"), args=args):
                 ends = [self.put(each, env) for each in args]
                 numbers = [n.value for n in ends if isinstance(n, ast.Constant) and isinstance(n.value, int)]

@@ -29,7 +29,7 @@ from codeframe.core.gates.integrity.values import (
 )
 
 _EXITS = frozenset({"exit", "_exit", "quit", "abort"})
-_MAX_STEPS = 5_000  # statements walked for one test, loops and helpers written out
+MAX_WORK = 200_000  # nodes read for one test, loops and helpers written out
 _MAX_DEPTH = 5
 
 
@@ -51,11 +51,12 @@ class Walk:
         self._inner: dict[str, Function] = {}  # functions within the one that is walked
         self._uncalled: set[str] = set()
         self._free: set[str] = set()  # names that an inner function binds
-        self._steps = 0
+        self._end = 0
         self._to = Checked()
 
     def of(self, function: Function, cases: Iterable[Env], before: Sequence[Function]) -> Checked:
         """What `function` checks in its `cases` (names -> values), after the functions that run `before` it."""
+        self._end = self._values.work + MAX_WORK
         for case in cases:
             for each in before:
                 self._function(each, At(dict(self._constants), via=each.name))
@@ -81,8 +82,7 @@ class Walk:
         """Returns how the statements end early: "return" and so on, "" where they do not."""
         ended = ""
         for statement in body:
-            self._steps += 1
-            if self._steps > _MAX_STEPS:
+            if self._values.work > self._end:
                 self._to.unclear.add("too much to follow")
                 return ended
             ends = self._statement(statement, at)

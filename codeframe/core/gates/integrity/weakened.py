@@ -24,6 +24,9 @@ _STRING = r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\""""
 _LITERALS = re.compile(rf"{_STRING}|\b\d[\w.]*|\b(?:True|False|None)\b")
 _NAMES = re.compile(rf"({_STRING})|[^\W\d]\w*")
 
+_MAX_WORK = 1_000_000  # nodes read for all tests of a change
+_MAX_PAIRED = 200  # checks of one test
+
 looks_at = is_about_tests
 
 
@@ -62,6 +65,8 @@ def findings(pairs: Sequence[Pair]) -> list[Finding]:
             told = list(_compared(old, new, before.checks(old), after.checks(new), new_checks[False], set()))
             weaker |= {old.last} if told else set()
             found += told
+    if before.full or after.full:
+        found.append(Finding(UNREAD, matched[0][0].path, 0, "too many tests to follow: not all were judged"))
     return found
 
 
@@ -73,6 +78,7 @@ class _State:
         self._modules: dict[str, Module] = {}
         self._helpers: dict[str, list[Test]] = {}
         self._known: dict[tuple[str, str], Checked] = {}
+        self._work = 0
 
     def add(self, module: Module) -> None:
         """Take in one file."""
@@ -81,6 +87,11 @@ class _State:
             self.tests[test.path, test.name] = test
             if not test.last.startswith("test"):
                 self._helpers.setdefault(test.last, []).append(test)
+
+    @property
+    def full(self) -> bool:
+        """Whether there is more than can be followed."""
+        return self._work > _MAX_WORK
 
     def checks(self, test: Test) -> Checked:
         """What a test or helper checks."""
@@ -99,11 +110,15 @@ class _State:
             )
             return near[-1].function if near else None
 
+        begun = module.values.work
+        if self.full:
+            return Checked(unclear={"too much to follow"})
         walk = Walk(module.values, module.constants, find, module.swallowing)
         try:
             checked = walk.of(test.function, module.cases(test), module.before(test))
         except RecursionError:
             checked = Checked(unclear={"nested too deeply"})
+        self._work += module.values.work - begun
         for each in test.decorators:
             name = name_of(each)
             if name in SKIPS:
@@ -145,7 +160,7 @@ def _compared(
         left = f"{len(now.live)} of {len(was.live)} checks left{because}"
         yield finding(f"{left}, lost: {_listed(gone, lambda c: short(c.text))}")
     if changed:
-        pairs = _listed(changed, lambda c: f"{short(c[0].text)} -> {short(c[1].text)}")
+        pairs = _listed(changed, lambda c: f"{_shown(c[0], c[1])} -> {_shown(c[1], c[0])}")
         yield finding(f"changed expectation: {pairs}")
     if computed:
         words = f"cannot be judged: made by code now: {_listed(computed, lambda c: short(c.text))}"
@@ -163,10 +178,11 @@ def _paired(
     """What lost checks are now: (another check of the same thing or in the same place), (one in cases that code
     makes), (none). The same of something renamed, or of a test that is set up otherwise, is no loss."""
     changed, computed, rest = [], [], []
+    fresh, all_fresh = fresh[:_MAX_PAIRED], fresh
     used: set[str] = set()
-    for check in lost:
+    for check in lost[:_MAX_PAIRED]:
         unused = [each for each in fresh if each.text not in used]
-        about = [each for each in (*unused, *fresh) if each.mentions(check.about)]
+        about = [each for each in (*unused, *fresh) if each.parts & check.about]
         same = [each for each in unused if each.raw == check.raw or _form(each) == _form(check)]
         alike = [each for each in fresh if _shape(each) == _shape(check)]
         made = [each for each in alike if UNKNOWN.id in names_in(each.node) ^ names_in(check.node)]
@@ -178,7 +194,8 @@ def _paired(
         elif not same:
             changed.append((check, alike[0]))
         used |= {each.text for each in (about or made or same or alike)[:1]}
-    others = [each for each in fresh if each.text not in used]
+    rest += lost[_MAX_PAIRED:]
+    others = [each for each in all_fresh if each.text not in used]
     return [*changed, *zip(rest, others, strict=False)], computed, rest[len(others) :]
 
 
@@ -189,6 +206,11 @@ def _shape(check: Check) -> str:
 def _form(check: Check) -> str:
     """The same for the same check of something that got another name."""
     return _NAMES.sub(lambda match: match[1] or "_", check.text)
+
+
+def _shown(check: Check, other: Check) -> str:
+    """As it was written where that tells the two apart."""
+    return short(check.text if check.raw == other.raw else check.raw)
 
 
 def _listed(items: Sequence[Any], shown: Callable[[Any], str]) -> str:
