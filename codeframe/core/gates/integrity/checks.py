@@ -18,6 +18,10 @@ SKIPS = frozenset(
 )
 RAISES = re.compile(r"raises|warns|deprecated_call|assertRaises(Regex)?|assertWarns(Regex)?|assert(No)?Logs")
 ASSERTING = re.compile(r"_*(assert|expect|should|verify|ensure|check)", re.IGNORECASE)
+_STRING = r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\""""
+_LITERALS = re.compile(rf"{_STRING}|\b\d[\w.]*|\b(?:True|False|None)\b")
+_NAMES = re.compile(rf"({_STRING})|[^\W\d]\w*")
+
 CAUGHT = frozenset({"AssertionError", "Exception", "BaseException"})  # what a failed assertion is
 _COMPARED = {
     **dict.fromkeys(("assertEqual", "assertEquals", "assertListEqual", "assertDictEqual"), ast.Eq),
@@ -57,6 +61,16 @@ class Check:
         """The texts of all that is in it."""
         inner = (each for each in ast.walk(self.node) if isinstance(each, ast.expr))
         return self.about.union(map(text, inner))
+
+    @cached_property
+    def shape(self) -> str:
+        """The same for the same check with other literals."""
+        return _LITERALS.sub("_", self.text)
+
+    @cached_property
+    def form(self) -> str:
+        """The same for the same check of something that got another name."""
+        return _NAMES.sub(lambda match: match[1] or "_", self.text)
 
 
 @dataclass

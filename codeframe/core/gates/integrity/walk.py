@@ -29,8 +29,8 @@ from codeframe.core.gates.integrity.values import (
 )
 
 _EXITS = frozenset({"exit", "_exit", "quit", "abort"})
-MAX_WORK = 200_000  # nodes read for one test, loops and helpers written out
-_MAX_DEPTH = 5
+_MAX_WORK = 50_000  # nodes read for one test, loops and helpers written out
+_MAX_DEPTH = 3  # helpers in helpers
 
 
 class Walk:
@@ -56,7 +56,7 @@ class Walk:
 
     def of(self, function: Function, cases: Iterable[Env], before: Sequence[Function]) -> Checked:
         """What `function` checks in its `cases` (names -> values), after the functions that run `before` it."""
-        self._end = self._values.work + MAX_WORK
+        self._end = self._values.work + _MAX_WORK
         for case in cases:
             for each in before:
                 self._function(each, At(dict(self._constants), via=each.name))
@@ -66,6 +66,7 @@ class Walk:
     def _function(self, function: Function, at: At, given: Iterable[str] = ()) -> None:
         kept = self._inner, self._uncalled, self._free
         nodes = [each for each in ast.walk(function) if each is not function]
+        self._values.work += len(nodes)
         loaded = {each.id for each in nodes if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}
         inner = {each.name: each for each in nodes if isinstance(each, Function)}
         self._uncalled = {n for n, each in inner.items() if n not in loaded and not each.decorator_list}
@@ -151,7 +152,9 @@ class Walk:
                     self._branch(one.body, at, under=UNKNOWN)
             case _:
                 self._calls(node, at)
-                if isinstance(node, ast.Expr):  # a list that is handed on may be another one after that
+                if (
+                    isinstance(node, ast.Expr) and at.env
+                ):  # a list that is handed on may be another one after that
                     for name in names_in(node):
                         if isinstance(at.env.get(name), ast.List | ast.Dict | ast.Set):
                             del at.env[name]
@@ -202,7 +205,9 @@ class Walk:
             if raises and isinstance(call, ast.Call):
                 done = [text(self._values.put(n, at.env)) for n in node.body if not isinstance(n, ast.Assert)]
                 itself = any(isinstance(each, ast.Raise) for each in node.body)
-                self._to.exception(call, "; ".join(done), at, "raised by the test itself" if itself else "")
+                if done:
+                    why = "raised by the test itself" if itself else ""
+                    self._to.exception(call, "; ".join(done), at, why)
             else:
                 self._calls(item.context_expr, at)
             if item.optional_vars is not None:

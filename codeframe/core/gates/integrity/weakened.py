@@ -6,7 +6,6 @@ What moved to another test, class or file, or has another name, is found again a
 from __future__ import annotations
 
 import ast
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -20,10 +19,6 @@ from codeframe.core.gates.integrity.walk import Walk
 
 # Decorators under which a function is still the test it was; marks are, too.
 _PLAIN = frozenset({"fixture", "given", "settings", "example", "seed", "staticmethod", "classmethod"})
-_STRING = r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\""""
-_LITERALS = re.compile(rf"{_STRING}|\b\d[\w.]*|\b(?:True|False|None)\b")
-_NAMES = re.compile(rf"({_STRING})|[^\W\d]\w*")
-
 _MAX_WORK = 1_000_000  # nodes read for all tests of a change
 _MAX_PAIRED = 200  # checks of one test
 
@@ -132,7 +127,8 @@ def _compared(
     old: Test, new: Test | None, was: Checked, now: Checked, elsewhere: set[str], told: set[str]
 ) -> Iterator[Finding]:
     """`elsewhere` are checks that are new in any test; `told` are helpers whose losses were told."""
-    lost = [c for c in was.live.values() if c.text not in now.live.keys() | elsewhere and c.via not in told]
+    kept = now.live.keys() | elsewhere
+    lost = [each for each in was.live.values() if each.text not in kept and each.via not in told]
     moved = not lost and bool(was.live)
     if new is None:
         if not moved:
@@ -183,8 +179,8 @@ def _paired(
     for check in lost[:_MAX_PAIRED]:
         unused = [each for each in fresh if each.text not in used]
         about = [each for each in (*unused, *fresh) if each.parts & check.about]
-        same = [each for each in unused if each.raw == check.raw or _form(each) == _form(check)]
-        alike = [each for each in fresh if _shape(each) == _shape(check)]
+        same = [each for each in unused if each.raw == check.raw or each.form == check.form]
+        alike = [each for each in fresh if each.shape == check.shape]
         made = [each for each in alike if UNKNOWN.id in names_in(each.node) ^ names_in(check.node)]
         if about or not (made or same or alike):
             rest += [] if about else [check]
@@ -197,15 +193,6 @@ def _paired(
     rest += lost[_MAX_PAIRED:]
     others = [each for each in all_fresh if each.text not in used]
     return [*changed, *zip(rest, others, strict=False)], computed, rest[len(others) :]
-
-
-def _shape(check: Check) -> str:
-    return _LITERALS.sub("_", check.text)
-
-
-def _form(check: Check) -> str:
-    """The same for the same check of something that got another name."""
-    return _NAMES.sub(lambda match: match[1] or "_", check.text)
 
 
 def _shown(check: Check, other: Check) -> str:
