@@ -301,3 +301,11 @@ def test_a_test_moved_between_files_of_another_language_is_not_told() -> None:
 def test_what_is_made_to_be_hard_to_read_ends(text: str) -> None:
     assert words("test_a.py", TEST, text)
     words("test_a.py", text, TEST)
+
+
+def test_a_test_too_large_to_follow_is_said_to_be_that() -> None:
+    def large(want: int) -> str:
+        loops = "    for a in range(200):\n        for b in range(200):\n"
+        return f"def test_a():\n{loops}            assert add(a, b) == {want}\n"
+
+    assert "test_a: cannot be judged: too much to follow" in words("test_a.py", large(1), large(2))

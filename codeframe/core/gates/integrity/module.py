@@ -6,6 +6,7 @@ import ast
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from itertools import product
 from typing import NamedTuple
 
@@ -93,11 +94,20 @@ class Module:
         uses = [each for each in test.decorators if name_of(each) == "usefixtures"]
         asked |= {n.value for each in uses for n in ast.walk(each) if isinstance(n, ast.Constant)}
         found = []
-        for other in self.functions.values() if test.collected else ():
-            marks = [ast.dump(each) for each in other.decorators if name_of(each) == "fixture"]
-            wanted = marks and (other.last in asked or any("autouse" in each for each in marks))
-            if (wanted or other.last in _SETUP) and other.around in ("", test.around):
+        for other, fixture, auto in self._preparing if test.collected else ():
+            wanted = not fixture or auto or other.last in asked
+            if wanted and other.around in ("", test.around):
                 found.append(other.function)
+        return found
+
+    @cached_property
+    def _preparing(self) -> list[tuple[Test, bool, bool]]:
+        """(function, whether it is a fixture, whether that is an autouse one)."""
+        found = []
+        for each in self.functions.values():
+            marks = [ast.dump(mark) for mark in each.decorators if name_of(mark) == "fixture"]
+            if marks or each.last in _SETUP:
+                found.append((each, bool(marks), any("autouse" in mark for mark in marks)))
         return found
 
     def _put(self, node: ast.expr) -> ast.expr:

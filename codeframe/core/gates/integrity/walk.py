@@ -29,6 +29,7 @@ from codeframe.core.gates.integrity.values import (
 )
 
 _EXITS = frozenset({"exit", "_exit", "quit", "abort"})
+TOO_MUCH = "too much to follow"
 _MAX_WORK = 50_000  # nodes read for one test, loops and helpers written out
 _MAX_DEPTH = 3  # helpers in helpers
 
@@ -84,7 +85,7 @@ class Walk:
         ended = ""
         for statement in body:
             if self._values.work > self._end:
-                self._to.unclear.add("too much to follow")
+                self._to.unclear.add(TOO_MUCH)
                 return ended
             ends = self._statement(statement, at)
             if isinstance(ends, ast.expr):

@@ -15,7 +15,7 @@ from codeframe.core.gates.integrity.finding import TEST, UNREAD, Finding, Pair, 
 from codeframe.core.gates.integrity.module import Module, Test, says_nothing
 from codeframe.core.gates.integrity.source import Function, is_about_tests, name_of, names_in, parse
 from codeframe.core.gates.integrity.values import UNKNOWN, always_true
-from codeframe.core.gates.integrity.walk import Walk
+from codeframe.core.gates.integrity.walk import TOO_MUCH, Walk
 
 # Decorators under which a function is still the test it was; marks are, too.
 _PLAIN = frozenset({"fixture", "given", "settings", "example", "seed", "staticmethod", "classmethod"})
@@ -107,7 +107,7 @@ class _State:
 
         begun = module.values.work
         if self.full:
-            return Checked(unclear={"too much to follow"})
+            return Checked(unclear={TOO_MUCH})
         walk = Walk(module.values, module.constants, find, module.swallowing)
         try:
             checked = walk.of(test.function, module.cases(test), module.before(test))
@@ -142,8 +142,11 @@ def _compared(
     if old.collected and not new.collected:
         yield finding("not collected any more")
         return
+    unclear = sorted(now.unclear - was.unclear) or (
+        [TOO_MUCH] if TOO_MUCH in now.unclear and old.shape != new.shape else []
+    )
     yield from (finding(f"{mark} added") for mark in sorted(now.skips - was.skips))
-    yield from (finding(f"cannot be judged: {why}", UNREAD) for why in sorted(now.unclear - was.unclear))
+    yield from (finding(f"cannot be judged: {why}", UNREAD) for why in unclear)
     if _does_nothing(new.function) and not _does_nothing(old.function):
         if not moved:
             yield finding("emptied")
@@ -221,23 +224,31 @@ def _matched(
 ) -> Iterator[tuple[Test, Test | None]]:
     """Each function of `before`, and what it is now; None where it is nowhere."""
     lost = [test for key, test in before.items() if key not in after]
-    found = [test for key, test in after.items() if key not in before]
+    found = dict.fromkeys(test for key, test in after.items() if key not in before)
     yield from ((test, after[key]) for key, test in before.items() if key in after)
+    named: dict[str, list[Test]] = {}
+    shaped: dict[str, list[Test]] = {}
+    for test in found:
+        named.setdefault(test.last, []).append(test)
+        shaped.setdefault(test.shape, []).append(test)
 
     def take(wanted: Test, among: Iterable[Test]) -> Test | None:
-        # The likest first: the same body, then one that is run.
-        likest = sorted(
-            among, key=lambda t: (t.shape != wanted.shape, not t.collected, t.path != wanted.path)
+        # The likest: the same body, then one that is run.
+        left = (each for each in among if each in found)
+        now = min(
+            left,
+            key=lambda t: (t.shape != wanted.shape, not t.collected, t.path != wanted.path),
+            default=None,
         )
-        if likest:
-            found.remove(likest[0])
-        return likest[0] if likest else None
+        if now is not None:
+            del found[now]
+        return now
 
     rest = []
     for test in lost:
-        now = take(test, [f for f in found if f.last == test.last])
+        now = take(test, named.get(test.last, ()))
         if now is None and test.shape:
-            now = take(test, [f for f in found if f.shape == test.shape])
+            now = take(test, shaped.get(test.shape, ()))
         if now is None:
             rest.append(test)
         else:
@@ -246,4 +257,5 @@ def _matched(
     came = Counter(test.path for test in found if test.collected)
     for test in rest:
         alone = test.collected and left[test.path] == came[test.path] == 1
-        yield test, take(test, [f for f in found if f.path == test.path and f.collected]) if alone else None
+        here = [each for each in found if each.path == test.path and each.collected] if alone else []
+        yield test, take(test, here)
