@@ -84,6 +84,7 @@ class Walk:
         """Returns how the statements end early: "return" and so on, "" where they do not."""
         ended = ""
         for statement in body:
+            self._values.work += 1
             if self._values.work > self._end:
                 self._to.unclear.add(TOO_MUCH)
                 return ended
@@ -144,6 +145,8 @@ class Walk:
                 items = self._values.items(self._values.put(node.iter, at.env), at.env)
                 self._forget([node], at)
                 for item in [None] if items is None or items == [] else items:
+                    if self._values.work > self._end:
+                        break
                     inner = replace(at, env=at.env | bindings(node.target, item))
                     self._branch(node.body, inner, "never run" if items == [] else "")
                 self._branch(node.orelse, at)
