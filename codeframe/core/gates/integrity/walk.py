@@ -62,6 +62,8 @@ class Walk:
             for each in before:
                 self._function(each, At(dict(self._constants), via=each.name))
             self._function(function, At(self._constants | case), set(case))
+        if self._values.work > self._end:
+            self._to.unclear.add(TOO_MUCH)
         return self._to
 
     def _function(self, function: Function, at: At, given: Iterable[str] = ()) -> None:
@@ -86,7 +88,6 @@ class Walk:
         for statement in body:
             self._values.work += 1
             if self._values.work > self._end:
-                self._to.unclear.add(TOO_MUCH)
                 return ended
             ends = self._statement(statement, at)
             if isinstance(ends, ast.expr):
