@@ -19,7 +19,7 @@ from codeframe.core.gates.integrity.walk import TOO_MUCH, Walk
 
 # Decorators under which a function is still the test it was; marks are, too.
 _PLAIN = frozenset({"fixture", "given", "settings", "example", "seed", "staticmethod", "classmethod"})
-_MAX_WORK = 400_000  # nodes read for all tests of a change
+_MAX_WORK = 150_000  # nodes read for all tests of a change: seconds, not more
 _MAX_PAIRED = 200  # checks of one test
 
 looks_at = is_about_tests
