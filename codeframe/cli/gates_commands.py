@@ -43,7 +43,7 @@ def run(json: bool = JSON) -> None:
 
     The exit status is 1 when one fails, 5 when no tool of theirs is there.
     """
-    from codeframe.cli.trusting import ensure_trusted
+    from codeframe.cli.trusting import had_to_ask
     from codeframe.core.admission import gate_suite
     from codeframe.core.config import load_environment_config
     from codeframe.core.errors import EXIT_FAILED, EXIT_REQUIREMENTS
@@ -55,7 +55,8 @@ def run(json: bool = JSON) -> None:
 
     workspace = workspace_here()
     suite = gate_suite(workspace, load_environment_config(workspace.root))
-    ensure_trusted(workspace, Trust(workspace).untrusted(gate_items(workspace, suite)))
+    while had_to_ask(workspace, Trust(workspace).untrusted(gate_items(workspace, suite))):
+        pass
     note(f"Running {', '.join(suite.names)}." if suite.names else NO_GATES)
     stop = StopSwitch()
     with gates_folder(workspace) as folder, stop.on_signals():

@@ -12,22 +12,20 @@ if TYPE_CHECKING:
     from codeframe.core.workspace import Workspace
 
 
-def ensure_trusted(workspace: Workspace, untrusted: Untrusted | None) -> None:
-    """Return when nothing is untrusted, or a person at a terminal has just said yes, which is then kept.
+def had_to_ask(workspace: Workspace, untrusted: Untrusted | None) -> bool:
+    """Whether a person at a terminal has just said yes to what is untrusted, and to no more than that, which is
+    kept: the caller then looks again, as it may have changed under the question. False where nothing is untrusted.
 
-    Raises RequirementsError otherwise.
+    Raises RequirementsError where nobody said yes, CodeFrameError where that cannot be kept.
     """
     if untrusted is None:
-        return
+        return False
     if not ask(untrusted):
         raise untrusted.refusal()
-    from codeframe.core.errors import CodeFrameError
     from codeframe.core.trust import Trust
 
-    try:
-        Trust(workspace).accept(item for item, _ in untrusted.items)
-    except CodeFrameError as e:  # a yes is a yes, but for this time only
-        note(f"{e.problem} It will be asked again. {e.hint}")
+    Trust(workspace).accept(item for item, _ in untrusted.items)
+    return True
 
 
 def ask(untrusted: Untrusted) -> bool:

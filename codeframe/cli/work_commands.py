@@ -197,7 +197,7 @@ def verify(
     The same gates decide as for an engine. After a failure mend the work and type it again.
     """
     from codeframe.cli.failures import failure_lines
-    from codeframe.cli.trusting import ensure_trusted
+    from codeframe.cli.trusting import had_to_ask
     from codeframe.cli.views import run_json
     from codeframe.core import git_watch, manual_run
     from codeframe.core.models import RunStatus
@@ -208,11 +208,12 @@ def verify(
     task = workspace.store.tasks.find(task_id)
     options = chosen(None, None, timeout, None, None, None, strict, require_gates, no_gates, None, None)
     check = manual_run.plan_check(workspace, task, options)
-    ensure_trusted(workspace, check.untrusted)
+    while had_to_ask(workspace, check.untrusted):
+        check = manual_run.plan_check(workspace, task, options)
     stop = StopSwitch()
     stop.on_throw(git_watch.hurry)
     with stop.on_signals():
-        run = manual_run.verify(workspace, check._replace(untrusted=None), note, stop)
+        run = manual_run.verify(workspace, check, note, stop)
     if run.status is RunStatus.RUNNING:
         note(f"Interrupted; the task is still open. Type: cf work verify {task.id[:8]}")
         raise typer.Exit(128 + (stop.signal or 2))
@@ -347,15 +348,15 @@ def _next_ready(workspace: Workspace) -> Task:
 def _work(workspace: Workspace, planned: Plan, request: Request, *, as_json: bool) -> None:
     """Admit and execute a plan, with progress on stderr and the verdict on stdout; exits with its status."""
     from codeframe.cli.progress import Progress
-    from codeframe.cli.trusting import ensure_trusted
+    from codeframe.cli.trusting import had_to_ask
     from codeframe.cli.views import run_json
     from codeframe.core import git_watch
-    from codeframe.core.admission import admit
+    from codeframe.core.admission import admit, plan
     from codeframe.core.runtime import execute_agent
     from codeframe.core.stop_switch import StopSwitch
 
-    ensure_trusted(workspace, planned.untrusted)
-    planned = planned._replace(untrusted=None)
+    while had_to_ask(workspace, planned.untrusted):
+        planned = plan(workspace, planned.task, request)
     stop = StopSwitch()
     stop.on_throw(git_watch.hurry)
     with stop.on_signals():

@@ -22,7 +22,7 @@ from codeframe.core.agent_adapter import AgentAdapter, AgentContext, AgentEvent,
 from codeframe.core.context_packager import TaskContextPackager
 from codeframe.core.durations import format_duration
 from codeframe.core.engine_registry import EngineRegistry
-from codeframe.core.errors import CodeFrameError, writing
+from codeframe.core.errors import CodeFrameError, RequirementsError, writing
 from codeframe.core.heartbeat import beat
 from codeframe.core.later import later
 from codeframe.core.leftovers import (
@@ -50,7 +50,9 @@ from codeframe.core.run_log import RunLog
 from codeframe.core.run_options import RunOptions, spent_limit
 from codeframe.core.snapshots import Snapshot, Snapshots
 from codeframe.core.stop_switch import StopSwitch
+from codeframe.core.trust import Trust
 from codeframe.core.workspace import Workspace
+from codeframe.core.would_run import gate_items, would_run
 
 if TYPE_CHECKING:
     from codeframe.core.gates import GateResult, GateSuite
@@ -162,7 +164,19 @@ class _Job:
             self._say("Gates are switched off; the result will be unverified.")
             return None
         config = configuration.load_environment_config(self.workspace.root)
-        return gate_suite(self.workspace, config, strict=self.options.strict)
+        suite = gate_suite(self.workspace, config, strict=self.options.strict)
+        # The file may say something else by now than when a person was asked.
+        if untrusted := Trust(self.workspace).untrusted(gate_items(self.workspace, suite)):
+            raise untrusted.refusal()
+        return suite
+
+    def _untrusted(self) -> list[str]:
+        """What of the tree's the engine would execute, were it launched now, that nobody trusts (rule 9.1)."""
+        try:
+            found = Trust(self.workspace).untrusted(would_run(self.workspace, None, [self.engine]))
+        except RequirementsError as error:
+            return [error.problem]
+        return found.lines() if found else []
 
     def _baseline(
         self, suite: GateSuite | None, base: Snapshot
@@ -206,7 +220,7 @@ class _Job:
                 self.snapshots, self.workspace.root, self.redactor.redact, before, policy=options.integrity
             )
         return VerificationWrapper(
-            adapter, snapshots=self.snapshots, gates=suite, baseline=baseline,
+            adapter, snapshots=self.snapshots, gates=suite, baseline=baseline, untrusted=self._untrusted,
             policy=Policy(options.max_corrections, options.require_gates, options.stall_action, options.backoff_s),
             new_session=lambda: str(uuid.uuid4()), recorder=self, redactor=self.redactor, start=start,
             opening=continuing.opening(*here, self.options.note), history=self.history, integrity=self.integrity,

@@ -43,3 +43,13 @@ def checks_changed(lines: Sequence[str]) -> str:
         f"; and {len(lines) - _LISTED} more" if len(lines) > _LISTED else ""
     )
     return f"The gates pass, but the engine changed the checks themselves: {listed}. Is that wanted?"
+
+
+def untrusted(items: Sequence[str]) -> str:
+    """The engine is not called again, as what it would execute of the tree is not what a person trusted."""
+    listed = "; ".join(items[:_LISTED])
+    return (
+        f"What the engine would execute here has changed since the run began: {listed}. So it was not called again; "
+        "its work is kept. Look at it: `cf trust --show`. Trust it with `cf trust`, or take it away, then answer and "
+        "resume."
+    )

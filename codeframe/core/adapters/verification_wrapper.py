@@ -51,6 +51,14 @@ class Policy(NamedTuple):
     backoff_s: float = 2.0
 
 
+class _NotLaunched(Exception):
+    """The engine is not called: it would execute `items`, which nobody trusts."""
+
+    def __init__(self, items: Sequence[str]) -> None:
+        super().__init__()
+        self.items = items
+
+
 class VerificationWrapper:
     """Any adapter, with gates around it.
 
@@ -75,13 +83,15 @@ class VerificationWrapper:
         start: Snapshot | None = None,
         history: History | None = None,
         integrity: IntegrityCheck | None = None,
+        untrusted: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         """`opening` is said first where the session of an earlier run goes on, in place of the whole prompt.
 
         `changed_before` says that an earlier run of the same work already changed something,
         `summary_before` is what that run said last. `start` is a snapshot to begin with, where nothing
         has run in the tree since. `history` tells what became of branches and the like; it has begun.
-        `integrity` looks at what became of the checks themselves wherever gates run.
+        `integrity` looks at what became of the checks themselves wherever gates run. `untrusted` is asked before
+        each call: what the engine would execute of the tree, an engine's own doing perhaps, that nobody trusts.
         """
         self._inner = inner
         self._snapshots = snapshots
@@ -95,6 +105,7 @@ class VerificationWrapper:
         self._start = start
         self._history = history
         self._integrity = integrity
+        self._untrusted = untrusted
         self._events = EventStream()
         self._cancel = threading.Event()
         self._gates = (
@@ -140,6 +151,8 @@ class VerificationWrapper:
         self._events.open()
         try:
             return self._rounds(progress, workspace_path)
+        except _NotLaunched as refused:
+            return self._ask(progress, AgentResult(AgentResultStatus.BLOCKED), questions.untrusted(refused.items))
         finally:
             self._events.close()
 
@@ -248,6 +261,8 @@ class VerificationWrapper:
 
     def _launch(self, p: Progress, workspace: Path, prompt: str, reason: str) -> tuple[AgentResult, Snapshot]:
         """Snapshot, engine, snapshot; the record is handed on before anything else is decided."""
+        if items := self._untrusted():
+            raise _NotLaunched(items)
         if p.context.session_id is None and self._capabilities.preassigned_session:
             p.context = replace(p.context, session_id=self._new_session(), resume_session=False)
         context = replace(p.context, round=p.round)

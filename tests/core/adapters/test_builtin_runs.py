@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from codeframe.demo.messages_server import ScriptedAnthropic
 from codeframe.demo.model_script import error, tool
 from tests.kit.engines import Completed, run_cf
 from tests.kit.repos import make_repo, write
+from tests.kit.trusting import trust
 
 CLASS = "codeframe.core.adapters.builtin:BuiltInReactAdapter"
 
@@ -60,7 +62,8 @@ class Setup:
         """What `cf work start|resume` does, in this process."""
         request = admission.Request(kind, engine=engine, typed={"backoff_s": 0.01})
         task = self.workspace.store.tasks.get(self.task.id)
-        planned = admission.plan(self.workspace, task, request)._replace(untrusted=None)  # a person says yes
+        trust(self.repo, os.environ)
+        planned = admission.plan(self.workspace, task, request)
         execute_agent(self.workspace, admission.admit(self.workspace, planned, request))
         return self.latest()
 
