@@ -222,11 +222,15 @@ def discover(path: Path) -> Repo:
     if done.exit_code == 0 and len(lines) > 3:  # a newline in a path: there is no -z here
         lines = [Git(path).text("rev-parse", "--path-format=absolute", question) for question in questions]
     if done.exit_code == 0 and len(lines) == 3:
-        return Repo(*(Path(line).resolve() for line in lines))
+        repo = Repo(*(Path(line).resolve() for line in lines))
+        if path.resolve().is_relative_to(repo.toplevel) and os.path.lexists(repo.toplevel / ".git"):
+            return repo
     require_version()
+    if misled := _misled(path):
+        raise misled
     if "dubious ownership" in done.stderr:
         raise _failed(args, done.stderr, done.exit_code)
-    if "must be run in a work tree" in done.stderr:
+    if done.exit_code == 0 or "must be run in a work tree" in done.stderr:
         raise UsageError(
             f"{path} has no git working tree (bare repository or .git folder).", "Type: git worktree list"
         )
@@ -301,6 +305,32 @@ def _git_folder_above(path: Path) -> Path | None:
     path = path.resolve()
     places = (folder / ".git" for folder in (path, *path.parents))
     return next((place for place in places if os.path.lexists(place)), None)
+
+
+def settings_of(config: Path) -> list[str]:
+    """The beginning of a `git config` on the file `config`, to be typed anywhere: what it says may keep git from
+    starting in its own tree."""
+    return ["git", "-C", "/", "config", "--file", str(config)]
+
+
+def _misled(path: Path) -> UsageError | None:
+    """For a repository around `path` whose own settings say that its tree is elsewhere, or that it has none."""
+    folder = _git_folder_above(path)
+    if folder is None or not folder.is_dir():
+        return None
+    asked = ("config", "--file", str(folder / "config"), "-z", "--get-regexp", r"^core\.(bare|worktree)$")
+    said = os.fsdecode(Git(Path("/")).run(*asked, check=False).stdout)
+    settings = dict(entry.partition("\n")[::2] for entry in said.split("\0")[:-1])
+    typed = shlex.join(settings_of(folder / "config"))
+    if "core.worktree" in settings:
+        problem = f"says core.worktree = {settings['core.worktree']}, so git does not look at {folder.parent}"
+        back = f"{typed} --unset-all core.worktree"
+    elif settings.get("core.bare", "false") not in ("false", "no", "off", "0"):
+        problem = f"says core.bare, so git does not take {folder.parent} for a working tree"
+        back = f"{typed} --replace-all core.bare false"
+    else:
+        return None
+    return UsageError(f"{folder / 'config'} {problem}.", f"If it is one, type: {back}")
 
 
 def _damaged(folder: Path, args: Sequence[str], done: Completed) -> GitError:

@@ -1,8 +1,9 @@
-"""What an engine did to branches, tags, stashes and HEAD beyond adding commits, and what puts each back.
+"""What an engine did to refs, stashes and the HEADs of worktrees beyond adding commits, and what puts each back.
 
-Before the engine starts, the tips of branches and stashes are made parents of a commit below the
-task's refs, so that no `git gc` takes what it lets go of; a tag's object is kept once the tag was
-seen to move. All of it goes with the task's snapshots. The list as it was lies in the run's folder
+Before the engine starts, all tips but those of tags and remote branches are made parents of a commit
+below the task's refs, so that no `git gc` takes what it lets go of; a tag's object is kept once the tag
+was seen to move. Of remote branches only the loss is told: what a fetch moves is no news. Our own refs
+are left out. All of it goes with the task's snapshots. The list as it was lies in the run's folder
 while the run lasts, for the recovery after a crash, and stays there when something moved.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -17,21 +19,24 @@ from typing import NamedTuple
 
 from codeframe.core.errors import CodeFrameError
 from codeframe.core.git import IDENTITY, Git, GitError, Repo
+from codeframe.core.git_settings import GitSettings
 from codeframe.core.later import later
 from codeframe.core.safe_read import read_regular
 from codeframe.core.snapshots import Snapshot
 from codeframe.core.whole_file import write_whole
 
 MAX_LINES = 50
+_OID = re.compile("[0-9a-f]{40,64}")
 _MAX_BYTES = 100_000_000  # of a list of refs
 _PARENTS = 5_000  # of one commit: they go through its command line
-_BRANCHES, _TAGS, _STASH = "refs/heads/", "refs/tags/", "refs/stash"
+_BRANCHES, _TAGS, _STASH, _REMOTES = "refs/heads/", "refs/tags/", "refs/stash", "refs/remotes/"
+_OURS = "codeframe"
 # Nothing of it may differ from run to run: where the tips are the same, the commit is.
 _IDENTITY = IDENTITY | {f"GIT_{who}_DATE": "@0 +0000" for who in ("AUTHOR", "COMMITTER")}
 
 
 class Refs(NamedTuple):
-    """`tips` maps full ref names of branches, tags and refs/stash to object ids; `stashes` maps the ids of all
+    """`tips` maps full names of refs, and `worktrees/NAME/HEAD` where that is no branch, to object ids; `stashes` maps the ids of all
     stashes to their messages, the oldest first; `current` is the branch that is checked out ("" for none)."""
 
     tips: dict[str, str]
@@ -49,6 +54,8 @@ class History:
         self._record = folder / "refs"
         self._run = folder.name
         self._before: Refs | None = None
+        self._stamp: object = None  # of the refs as they were read last
+        self._settings = GitSettings(repo, folder)
 
     def begin(self) -> later[None]:
         """Note how everything is, and keep it. The result has to be waited for before the engine starts."""
@@ -56,7 +63,7 @@ class History:
 
     def look(self) -> later[Refs]:
         """How everything is now, to be asked for later."""
-        return later(self._read)
+        return later(self._read_again)
 
     def moved(self, after: later[Refs], start: Snapshot, end: Snapshot) -> tuple[str, ...]:
         """A line for each thing that moved since the look before, with what to type to put it back.
@@ -68,7 +75,7 @@ class History:
             if before is None:
                 return ()
             self._before = now
-            lines = list(self._lines(before, now, start, end))
+            lines = [*self._lines(before, now, start, end), *self._settings.moved()]
         except CodeFrameError as error:
             return (f"What became of branches, tags and stashes cannot be told: {error.problem}",)
         if len(lines) > MAX_LINES:
@@ -97,15 +104,46 @@ class History:
     def _stash_record(self) -> Path:
         return self._record.with_name("stashes")
 
+    def _read_again(self) -> Refs:
+        """The same object as before while nothing was written: that needs no git process."""
+        before = self._before
+        return before if before is not None and self._stamp == self._stamped() else self._read()
+
+    def _stamped(self) -> object:
+        """Differs once anybody wrote a ref, a stash or another worktree's HEAD."""
+        common = self._repo.common_dir
+        places = [common / "packed-refs", common / "reftable" / "tables.list", common / "logs" / _STASH]
+        places += self._heads().values()
+        for folder, folders, files in os.walk(common / "refs"):
+            folders[:] = [name for name in folders if name != _OURS]
+            places += [Path(folder, name) for name in files]
+        found = []
+        for place in places:
+            with contextlib.suppress(OSError):
+                about = place.stat()
+                found.append((place, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns))
+        return sorted(found)
+
+    def _heads(self) -> dict[str, Path]:
+        """Name -> file of the HEADs of the repository's other worktrees."""
+        common = self._repo.common_dir
+        found = {f"worktrees/{file.parent.name}/HEAD": file for file in common.glob("worktrees/*/HEAD")}
+        found["main-worktree/HEAD"] = common / "HEAD"
+        return {name: file for name, file in found.items() if file.parent != self._repo.git_dir}
+
     def _read(self) -> Refs:
-        said = self._git.text(
-            "for-each-ref", "--format=%(HEAD) %(objectname) %(refname)", _BRANCHES, _TAGS, _STASH
-        )
+        self._stamp = self._stamped()  # first: what is written meanwhile is looked at again
+        said = self._git.text("for-each-ref", "--format=%(HEAD) %(objectname) %(refname)")
         tips, current = {}, ""
         for line in said.split("\n") if said else ():
             oid, ref = line[2:].split(" ", 1)
-            tips[ref] = oid
-            current = ref if line[0] == "*" else current
+            if not ref.startswith(f"refs/{_OURS}/"):
+                tips[ref] = oid
+                current = ref if line[0] == "*" else current
+        for name, file in self._heads().items():
+            with contextlib.suppress(OSError, ValueError):
+                if _OID.fullmatch(oid := read_regular(file, 1000).decode().strip()):  # else it is a branch
+                    tips[name] = oid
         return Refs(tips, self._stashes() if _STASH in tips else {}, current)
 
     def _stashes(self) -> dict[str, str]:
@@ -121,14 +159,16 @@ class History:
 
     def _begin(self) -> None:
         refs = self._before = self._read()
+        self._settings.begin()
         # As `git update-ref --stdin` takes it.
-        write_whole(self._record, "".join(f"update {ref} {oid}\n" for ref, oid in refs.tips.items()))
+        lines = (f"update {ref} {oid}\n" for ref, oid in refs.tips.items() if ref.startswith("refs/"))
+        write_whole(self._record, "".join(lines))
         if refs.stashes:
             write_whole(
                 self._stash_record, "".join(f"{oid}\t{words}\n" for oid, words in refs.stashes.items())
             )
         # What is checked out is a parent of the run's first snapshot.
-        branches = {oid for ref, oid in refs.tips.items() if not ref.startswith(_TAGS)}
+        branches = {oid for ref, oid in refs.tips.items() if not ref.startswith((_TAGS, _REMOTES))}
         tips = sorted({*branches, *refs.stashes} - {refs.tips.get(refs.current)})
         try:
             self._keep_tips(tips)
@@ -180,6 +220,13 @@ class History:
         )
         for ref in sorted(changed - {_STASH}):
             was_at, is_at = before.tips.get(ref), now.tips.get(ref)
+            if not ref.startswith("refs/"):
+                if was_at is not None and self._lost(was_at, is_at):
+                    name, keep = ref.split("/")[-2], f"git branch kept-{_short(was_at)} {was_at}"
+                    yield f"worktree {name} was at {_short(was_at)}, which no branch has; to keep it type: {keep}"
+                continue
+            if ref.startswith(_REMOTES) and is_at is not None:
+                continue
             stayed = ref == start.branch == end.branch
             if not (stayed and (was_at is None or (is_at is not None and not self._left(was_at, is_at)))):
                 yield _ref_line(ref, was_at, is_at, checked_out=ref == end.branch)
@@ -197,6 +244,11 @@ class History:
             if oid not in before.stashes:
                 yield f"the stash {_short(oid)} “{words}” is new; {_back(f'git stash apply --index {oid}')}"
 
+    def _lost(self, was: str, now: str | None) -> bool:
+        """Whether neither `now` nor anything that has a name leads to the commit `was`."""
+        named = "for-each-ref", "--count=1", f"--contains={was}", _BRANCHES, _TAGS, _REMOTES
+        return self._left(was, now) and not self._git.text(*named)
+
     def _left(self, was: str | None, now: str | None) -> bool:
         """Whether `now` does without the commit `was`."""
         if was is None or was == now:
@@ -211,7 +263,10 @@ class History:
 
 
 def _ref_line(ref: str, was: str | None, now: str | None, *, checked_out: bool) -> str:
-    kind, name = ("tag", ref[len(_TAGS) :]) if ref.startswith(_TAGS) else ("branch", ref[len(_BRANCHES) :])
+    kind, name = "ref", ref
+    for each, prefix in (("branch", _BRANCHES), ("tag", _TAGS)):
+        if ref.startswith(prefix):
+            kind, name = each, ref[len(prefix) :]
     quoted = shlex.quote(ref)
     if was is None:
         return f"{kind} {name} is new, at {_short(now)}; to remove it type: git update-ref -d {quoted} {now}"

@@ -131,7 +131,7 @@ def verify(workspace: Workspace, check: Check, say: Say, stop: StopSwitch) -> Ru
             deadline = time.monotonic() + options.timeout_s
             checked = GateCheck(check.gates, baseline, snapshots, stop.event, say).run(
                 task.id, end, {change.path for change in record.changes}, workspace.run_dir(run.id) / "gates-0",
-                f"{run.id}/gates-0", lambda: deadline - time.monotonic(),
+                f"{run.id}/gates-0", lambda: deadline - time.monotonic(), record.start,
             )  # fmt: skip
             if stop.event.is_set():
                 return run

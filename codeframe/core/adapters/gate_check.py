@@ -50,8 +50,9 @@ class GateCheck:
         out_dir: Path,
         marker: str,
         left_s: Callable[[], float],
+        begun: str,
     ) -> Checked:
-        """Check the tree of `end`; `engines` are the paths the engine changed.
+        """Check the tree of `end`; `engines` are the paths the engine changed since the snapshot `begun`.
 
         Gates run the engine's code, and a formatter is a gate, too: what they change is measured like the
         engine's own work. Where a file that was there is another now, what they said is not about the tree
@@ -74,9 +75,18 @@ class GateCheck:
             self._say("They changed what they checked; running them once more.")
             checked, (report, left) = left, check(left)
             report = replace(report, unstable=self._unstable(checked, left, frozenset(engines)))
+        if undone := self._undone(end, left, begun, set(engines)):
+            report = replace(report, undone=undone)
         if left is checked and not self._cancel.is_set():
             self._gates.keep(left.tree, report)
         return Checked(report, left, self._changes(end, left))
+
+    def _undone(self, end: Snapshot, left: Snapshot, begun: str, engines: set[str]) -> tuple[str, ...]:
+        """Work that the gates took away again, as a `git stash` does: they say nothing about it."""
+        taken = engines.intersection(change.path for change in self._changes(end, left))
+        if taken:
+            taken -= {change.path for change in self._snapshots.changes(begun, left.commit)}
+        return tuple(sorted(taken))
 
     def _changes(self, before: Snapshot, after: Snapshot) -> tuple[FileChange, ...]:
         return () if after is before else tuple(self._snapshots.changes(before.commit, after.commit))

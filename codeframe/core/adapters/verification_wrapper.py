@@ -313,9 +313,12 @@ class VerificationWrapper:
             (p.context.run_dir or Path()) / f"gates-{p.round}",
             f"{p.context.run_id}/gates-{p.round}",
             lambda: p.left_s,
+            self.rounds[0].start,
         )
         self.report = checked.report
-        record = self.rounds[-1]._replace(gates=checked.report.to_evidence())
+        moved = self._history.moved(self._history.look(), end, checked.left) if self._history else ()
+        record = self.rounds[-1]
+        record = record._replace(gates=checked.report.to_evidence(), moved=(*record.moved, *moved))
         if checked.left is not end:
             record = record._replace(gates_end=checked.left.commit, gates_changes=checked.changes)
             p.gates_changed = (p.gates_changed or {}) | {change.path: change for change in checked.changes}

@@ -22,18 +22,21 @@ _EVIDENCE_DETAIL_BYTES = 2048
 @dataclass(frozen=True)
 class GateReport:
     """The verdicts of one check, in the order the gates ran. `unstable` are paths that changed each time
-    they ran: what was said of them is not about what is there now (rule 6.6)."""
+    they ran, `undone` work that was gone once they had run: what was said is not about what is there now, or was
+    to be checked (rule 6.6)."""
 
     verdicts: tuple[GateVerdict, ...] = ()
     unstable: tuple[str, ...] = ()
+    undone: tuple[str, ...] = ()
 
     @property
     def status(self) -> str:
         """ "failed" where anything blocks, "unverified" where a gate could not tell (rule 6.3), there is
-        none, or they change what they check, else "verified"."""
+        none, or they change what they check or take it away, else "verified"."""
         if any(v.blocking for v in self.verdicts):
             return "failed"
-        if not self.verdicts or self.unstable or any(v.result.outcome in _UNTOLD for v in self.verdicts):
+        doubtful = not self.verdicts or self.unstable or self.undone
+        if doubtful or any(v.result.outcome in _UNTOLD for v in self.verdicts):
             return "unverified"
         return "verified"
 
@@ -70,8 +73,8 @@ class GateReport:
 
     def to_evidence(self) -> dict[str, Any]:
         """JSON-ready: what the status was drawn from. Long lists are cut and their length is told."""
-        unstable = list(self.unstable[:_MAX_EVIDENCE])
-        return {"status": self.status, "gates": [_evidence(v) for v in self.verdicts], "unstable": unstable}
+        paths = {"unstable": list(self.unstable[:_MAX_EVIDENCE]), "undone": list(self.undone[:_MAX_EVIDENCE])}
+        return {"status": self.status, "gates": [_evidence(v) for v in self.verdicts], **paths}
 
 
 def untold(evidence: Mapping[str, Any]) -> list[str]:
@@ -80,6 +83,8 @@ def untold(evidence: Mapping[str, Any]) -> list[str]:
     lines = [describe_gate(row) for row in rows]
     if unstable := evidence.get("unstable"):
         lines.append("the gates change what they check each time they run: " + ", ".join(unstable[:10]))
+    if undone := evidence.get("undone"):
+        lines.append("running the gates took away the work itself: " + ", ".join(undone[:10]))
     return lines
 
 
