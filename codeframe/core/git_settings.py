@@ -72,7 +72,7 @@ class GitSettings:
         back = ["rm", str(self._exclude)]
         if was is not None:
             write_whole(self._kept, was.decode("utf-8", "surrogateescape"))
-            back = ["cp", str(self._kept), str(self._exclude)]
+            back = ["mv", str(self._kept), str(self._exclude)]
         return f"what git ignores changed ({self._exclude}); to put it back type: {shlex.join(back)}"
 
 

@@ -49,6 +49,18 @@ _CONFIG = {
 }
 
 
+_EXCLUDE, _EXCLUDES_FILE = "exclude", "excludes-file"
+_MAX_BYTES = 10_000_000
+
+
+class Ignored(NamedTuple):
+    """The content of a repository's info/exclude, and of the file that its core.excludesFile names (None where it
+    names none: then the person's own configuration says)."""
+
+    exclude: bytes | None
+    excludes_file: bytes | None
+
+
 class Entry(NamedTuple):
     """What git holds at a path: octal mode ("100644", "100755", "120000", GITLINK) and object id."""
 
@@ -70,11 +82,10 @@ class RawGit:
     objects: Path
     index: Path
     lock_fd: int
-    excludes_file: str | None = None
 
     def prepare(self, repo: Repo) -> None:
         """Make the folder for `repo`, and again where it is not as we made it: an engine may have been there,
-        and git runs what a configuration names. It honours the repository's info/exclude."""
+        and git runs what a configuration names."""
         attributes = self.folder / "info" / "attributes"
         if self._is_ours(attributes):
             return
@@ -83,9 +94,6 @@ class RawGit:
         kind = git.text("rev-parse", "--show-object-format")
         git.run("init", "-q", "--bare", "--template=", f"--object-format={kind}", str(self.folder))
         attributes.parent.mkdir(exist_ok=True)
-        exclude = attributes.with_name("exclude")
-        exclude.unlink(missing_ok=True)
-        exclude.symlink_to(repo.common_dir / "info" / "exclude")
         # Last and in one step: its presence says that the folder is whole.
         temporary = attributes.with_name("attributes.new")
         temporary.write_text(_ATTRIBUTES)
@@ -97,12 +105,32 @@ class RawGit:
             within = {entry.name for entry in os.scandir(attributes.parent)}
             return (
                 there <= {"HEAD", "config", "info", "objects", "refs"}
-                and within <= {"attributes", "exclude"}
+                and within <= {"attributes", _EXCLUDE, _EXCLUDES_FILE}
                 and read_regular(attributes, 1000) == _ATTRIBUTES.encode()
                 and _PLAIN_CONFIG.fullmatch(read_regular(self.folder / "config", 1000)) is not None
             )
         except OSError:
             return False
+
+    def ignoring(self) -> Ignored | None:
+        """What untracked files `ignore` made be left out; None before that."""
+        info = self.folder / "info"
+        try:
+            if (info / _EXCLUDE).is_symlink():  # of earlier versions: it followed what an engine did
+                return None
+            return Ignored(*(_content(info / name) for name in (_EXCLUDE, _EXCLUDES_FILE)))
+        except OSError:
+            return None
+
+    def ignore(self, wanted: Ignored) -> None:
+        """Leave out what `wanted` says, from here on, whatever the repository's own files come to say."""
+        if self.ignoring() == wanted:
+            return
+        for name, content in zip((_EXCLUDES_FILE, _EXCLUDE), reversed(wanted), strict=True):
+            place = self.folder / "info" / name
+            place.unlink(missing_ok=True)
+            if content is not None:
+                place.write_bytes(content)
 
     def on(self, *, index: Path, tree: Path | None = None, objects: Path | None = None) -> RawGit:
         """The same with another index, or in another tree."""
@@ -110,7 +138,9 @@ class RawGit:
 
     def run(self, *args: str, stdin: bytes = b"", check: bool = True) -> Completed:
         """Run `git <args>`. Raises GitError when `check` and the exit status is not 0."""
-        config = {**_CONFIG, **({"core.excludesFile": self.excludes_file} if self.excludes_file else {})}
+        config = dict(_CONFIG)
+        if os.path.lexists(excludes := self.folder / "info" / _EXCLUDES_FILE):
+            config["core.excludesFile"] = str(excludes)
         env = {
             "GIT_DIR": str(self.folder),
             "GIT_WORK_TREE": str(self.tree),
@@ -126,6 +156,14 @@ class RawGit:
         """Put entries in the index as they are, without stat data; see `Entry.removal`."""
         if entries:
             self.run("update-index", "-z", "--index-info", stdin=index_info(entries))
+
+
+def _content(file: Path) -> bytes | None:
+    """None where it is not there; OSError where it cannot be read."""
+    try:
+        return read_regular(file, _MAX_BYTES)
+    except FileNotFoundError:
+        return None
 
 
 def index_info(entries: Mapping[str, Entry]) -> bytes:

@@ -18,7 +18,7 @@ from codeframe.core.git import Completed, Git, GitError, GitStuck, Repo
 from codeframe.core.git_watch import HURRIED_S, blocking_file, hurried
 from codeframe.core.later import later
 from codeframe.core.permissions import Look
-from codeframe.core.raw_git import CONVERTING, GITLINK, Entry, RawGit, nul, records, rows
+from codeframe.core.raw_git import CONVERTING, GITLINK, Entry, Ignored, RawGit, nul, records, rows
 from codeframe.core.safe_read import open_regular, read_regular
 from codeframe.core.snapshot_scan import LeftOut, Scan, UserIndex
 
@@ -43,6 +43,7 @@ class SnapshotIndex:
         self._lock_fd = -1
         self._looked = cache_dir / "permissions"
         self._user: UserIndex | None = None
+        self._rules: Ignored | None = None
         self.permissions: dict[str, Any] = {}  # of what `working_tree` stored last
         self._user_seen: tuple[object, object] = (None, None)
 
@@ -139,8 +140,12 @@ class SnapshotIndex:
         """Store what is on disk; return the tree's id and what was left out.
 
         An untracked file once stored stays covered when it becomes ignored or leaves the person's
-        index (else an engine that edits .gitignore would seem to delete it); `fresh` ends that.
+        index (else an engine that edits .gitignore would seem to delete it); `fresh` ends that. What git
+        ignores outside of the tree is read when `fresh` only: an engine could hide there what it does.
         """
+        if fresh or self._rules is None:
+            self._rules = (None if fresh else self._raw.ignoring()) or self._ignored()
+        self._raw.ignore(self._rules)
         try:
             if not self._kept.exists():
                 self._seed(user)
@@ -165,16 +170,17 @@ class SnapshotIndex:
             objects=self._repo.common_dir / "objects",
             index=self._kept,
             lock_fd=self._lock_fd,
-            excludes_file=self._excludes_file,
         )
 
-    @cached_property
-    def _excludes_file(self) -> str | None:
-        """core.excludesFile where it matters: what the person's own configuration says holds by itself."""
+    def _ignored(self) -> Ignored:
+        """What the repository says now. core.excludesFile where it matters: what the person's own configuration
+        says holds by itself."""
         files = (self._repo.common_dir / "config", self._repo.git_dir / "config.worktree")
         said = b"".join(read_regular(file, _MAX_CONFIG_BYTES) for file in files if file.exists()).lower()
         asked = b"excludesfile" in said or b"include" in said
-        return self._user_config.get("core.excludesfile") if asked else None
+        named = self._user_config.get("core.excludesfile") if asked else None
+        places = (self._repo.common_dir / "info" / "exclude", self._repo.toplevel / named if named else None)
+        return Ignored(*(_ignoring(place) for place in places))
 
     @cached_property
     def _user_config(self) -> dict[str, str]:
@@ -217,6 +223,18 @@ class SnapshotIndex:
         finally:
             self.permissions = permissions()
         return tree, tuple(scan.left_out[path] for path in sorted(scan.left_out))
+
+
+def _ignoring(place: Path | None) -> bytes | None:
+    if place is None or not os.path.lexists(place):
+        return None if place is None else b""
+    try:
+        return read_regular(place, _MAX_CONFIG_BYTES)
+    except OSError as error:
+        raise CodeFrameError(
+            f"{place}, which says what git ignores, cannot be read: {error.strerror}.",
+            f"Put it right or take it away: ls -la {shlex.quote(str(place))}",
+        ) from error
 
 
 def _holders(lock: Path) -> dict[int, str]:

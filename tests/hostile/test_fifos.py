@@ -34,7 +34,6 @@ def fifo(place: Path) -> Path:
     [
         "sub/deep/.gitignore",
         ".gitattributes",
-        ".git/info/exclude",
         ".git/config",
         ".git/index",
         ".git/refs/heads/x",

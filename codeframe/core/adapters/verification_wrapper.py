@@ -152,7 +152,9 @@ class VerificationWrapper:
         try:
             return self._rounds(progress, workspace_path)
         except _NotLaunched as refused:
-            return self._ask(progress, AgentResult(AgentResultStatus.BLOCKED), questions.untrusted(refused.items))
+            return self._ask(
+                progress, AgentResult(AgentResultStatus.BLOCKED), questions.untrusted(refused.items)
+            )
         finally:
             self._events.close()
 
