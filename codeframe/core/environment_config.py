@@ -77,7 +77,8 @@ class EnvironmentConfig:
             if value is not None or DEFAULTS[key] is not None:
                 problem = _CHECK[key](value)
                 if problem:
-                    sentences.append(f"`{key}` {problem}, not {_shown(value)}.")
+                    instead = "" if problem.startswith("has to give") else f", not {_shown(value)}"
+                    sentences.append(f"`{key}` {problem}{instead}.")
         for key, value in self.unknown.items():
             if key == ALIAS:
                 sentences.append(
@@ -151,7 +152,16 @@ def _gates(value: Any) -> str:
     names = [gate.get("name") for gate in value if isinstance(gate, dict)]
     if len(names) < len(value) or not all(map(_good_gate, value)):
         return problem
+    if not all(map(_good_gate_name, names)):
+        return (
+            "has to give each gate a name of one line and at most 60 characters, without two spaces or “: ”"
+        )
     return "has to give each gate a name of its own" if len(set(names)) < len(names) else ""
+
+
+def _good_gate_name(name: Any) -> bool:
+    """Whether the text can stand in a list without being taken for more than a name (rule 9.1)."""
+    return len(name) <= 60 and name.isprintable() and "  " not in name and ": " not in name
 
 
 def _good_gate(gate: dict[Any, Any]) -> bool:

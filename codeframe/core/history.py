@@ -36,8 +36,9 @@ _IDENTITY = IDENTITY | {f"GIT_{who}_DATE": "@0 +0000" for who in ("AUTHOR", "COM
 
 
 class Refs(NamedTuple):
-    """`tips` maps full names of refs, and `worktrees/NAME/HEAD` where that is no branch, to object ids; `stashes` maps the ids of all
-    stashes to their messages, the oldest first; `current` is the branch that is checked out ("" for none)."""
+    """`tips` maps full names of refs, and `worktrees/NAME/HEAD` where that is no branch, to object ids; `stashes`
+    maps the ids of all stashes to their messages, the oldest first; `current` is the branch that is checked out
+    ("" for none)."""
 
     tips: dict[str, str]
     stashes: dict[str, str]

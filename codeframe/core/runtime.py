@@ -170,13 +170,13 @@ class _Job:
             raise untrusted.refusal()
         return suite
 
-    def _untrusted(self) -> list[str]:
-        """What of the tree's the engine would execute, were it launched now, that nobody trusts (rule 9.1)."""
+    def _untrusted(self) -> str:
+        """In words, what of the tree's the engine would execute, were it launched now, that nobody trusts (rule 9.1)."""
         try:
             found = Trust(self.workspace).untrusted(would_run(self.workspace, None, [self.engine]))
         except RequirementsError as error:
-            return [error.problem]
-        return found.lines() if found else []
+            return error.problem
+        return found.named() if found else ""
 
     def _baseline(
         self, suite: GateSuite | None, base: Snapshot

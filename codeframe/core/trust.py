@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from collections.abc import Iterable, Mapping
 from functools import cached_property
@@ -20,6 +21,7 @@ from codeframe.core.workspace import Workspace
 _MAX_RECORD_BYTES = 4 * 1024 * 1024
 _MOST_DIGESTS = 50  # of one item: what was trusted once stays so, as branches and worktrees differ
 _LOCK_WAIT_S = 5.0
+_SPACES = re.compile(" {5,}")
 
 
 class Item(NamedTuple):
@@ -31,7 +33,7 @@ class Item(NamedTuple):
     digest: str
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.says}"
+        return f"{shown(self.name)}: {shown(self.says)}"
 
 
 class Untrusted(NamedTuple):
@@ -45,13 +47,16 @@ class Untrusted(NamedTuple):
         told = [f"{item}  ({state})" for item, state in self.items]
         return [self.problem, *told] if self.problem else told
 
+    def named(self) -> str:
+        """The same in short, as the end of a sentence."""
+        named = ", ".join(f"{shown(item.name)} ({state})" for item, state in self.items[:10])
+        more = f" and {len(self.items) - 10} more" if len(self.items) > 10 else ""
+        return f"{named}{more}." + (f" {self.problem}" if self.problem else "")
+
     def refusal(self) -> RequirementsError:
         """The error for a start that nobody can be asked about."""
-        named = ", ".join(f"{item.name} ({state})" for item, state in self.items[:10])
-        more = f" and {len(self.items) - 10} more" if len(self.items) > 10 else ""
-        why = f" {self.problem}" if self.problem else ""
         return RequirementsError(
-            f"Not trusted to run here: {named}{more}.{why}",
+            f"Not trusted to run here: {self.named()}",
             "Look at it: cf trust --show; then type: cf trust --yes",
         )
 
@@ -138,11 +143,11 @@ class Trust:
         """Item name -> its accepted digests; {} with `problem` set when there is a record that does not count."""
         self.problem = ""
         try:
-            for place in (self.path.parent, self.path):  # no one else may have written it
-                about = place.stat()
-                if about.st_uid != os.geteuid() or about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-                    self.problem = f"{place} could have been written by others, so it does not count."
-                    return {}
+            if place := self._open_to_others():
+                self.problem = (
+                    f"{place} could have been written by others, so what is trusted does not count."
+                )
+                return {}
             record = json.loads(read_regular(self.path, _MAX_RECORD_BYTES))
             return {str(name): [str(digest) for digest in given] for name, given in record["items"].items()}
         except (FileNotFoundError, NotADirectoryError):
@@ -154,6 +159,16 @@ class Trust:
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             self.problem = f"{self.path} is damaged, so it does not count."
         return {}
+
+    def _open_to_others(self) -> Path | None:
+        """The record, its folder, or one above them in which anybody could put another in its place."""
+        for place in (self.path, self.path.parent):
+            about = place.stat()
+            if about.st_uid != os.geteuid() or about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                return place
+        above = (*self.path.parent.parents, *Path(os.path.realpath(self.path.parent)).parents)
+        bits = ((place, place.stat().st_mode) for place in above)
+        return next((place for place, mode in bits if mode & stat.S_IWOTH and not mode & stat.S_ISVTX), None)
 
     def _write(self, known: Mapping[str, list[str]]) -> None:
         about = {"workspace": self._workspace.id, "root": str(self._workspace.root), "items": known}
@@ -171,6 +186,13 @@ class Trust:
                 "What is trusted is being written down by another process.", "Try again: cf trust"
             )
         return lock
+
+
+def shown(text: str) -> str:
+    """`text` as one line of which nothing is hidden: what does not print is escaped, and so is what spaces push
+    out of sight."""
+    printed = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return _SPACES.sub(lambda run: f"<{len(run[0])} spaces>", printed)
 
 
 def _state_home(environ: Mapping[str, str]) -> Path:

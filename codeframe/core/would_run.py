@@ -8,20 +8,20 @@ import shlex
 import stat
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from codeframe.core.engine_registry import EngineRegistry
 from codeframe.core.environment_config import EnvironmentConfig
 from codeframe.core.errors import RequirementsError
-from codeframe.core.safe_read import read_regular
+from codeframe.core.safe_read import open_regular
 from codeframe.core.trust import Item, Trust
 from codeframe.core.workspace import Workspace
 
 if TYPE_CHECKING:
     from codeframe.core.gates import GateSuite
 
-_MAX_FILE_BYTES = 8 * 1024 * 1024
-_MAX_ENTRIES = 2_000
+_MAX_BYTES = 1024 * 1024 * 1024  # of all that engines may execute
+_MAX_ENTRIES = 100_000
 _FULL = "full"
 
 
@@ -106,7 +106,7 @@ def _file_items(workspace: Workspace, paths: Sequence[str]) -> list[Item]:
             except OSError as error:
                 raise RequirementsError(
                     f"The engine would read {name}, which cannot be looked at: {error.strerror}.",
-                    f"Put it right or take it away: ls -la {shlex.quote(str(place))}",
+                    f"Put it right or take it away: find {shlex.quote(str(place))} -ls",
                 ) from error
             if content:
                 files = f"{len(content)} file{'s' if len(content) != 1 else ''}, " if place.is_dir() else ""
@@ -118,8 +118,11 @@ def _file_items(workspace: Workspace, paths: Sequence[str]) -> list[Item]:
 def _content(top: Path) -> list[str]:
     """A line for each file at or below `top`: path, executable or not, content. Symlinks are followed, each folder
     once: what counts is what an engine would get to read. OSError for what is no plain file, or too much."""
+    import hashlib
+
     lines: list[str] = []
     seen: set[str] = set()
+    size = 0
     todo = [top]
     while todo:
         place = todo.pop()
@@ -134,10 +137,13 @@ def _content(top: Path) -> list[str]:
                 todo += sorted(place.iterdir(), reverse=True)
         else:
             run = "x" if mode & stat.S_IXUSR else "-"
-            lines.append(
-                f"{place.relative_to(top)!s}\0{run}\0{_digest(read_regular(place, _MAX_FILE_BYTES))}"
-            )
-        if len(lines) + len(seen) + len(todo) > _MAX_ENTRIES:
+            with open_regular(place) as file:
+                size += os.fstat(file.fileno()).st_size
+                if size > _MAX_BYTES:
+                    raise OSError(0, f"it holds more than {_MAX_BYTES:,} bytes")
+                digest = hashlib.file_digest(cast(Any, file), "sha256").hexdigest()
+            lines.append(f"{place.relative_to(top)!s}\0{run}\0{digest}")
+        if len(lines) + len(seen) + len(todo) > _MAX_ENTRIES:  # a link to somebody's home, perhaps
             raise OSError(0, f"it holds more than {_MAX_ENTRIES:,} files")
     return lines
 

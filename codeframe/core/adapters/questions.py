@@ -45,11 +45,10 @@ def checks_changed(lines: Sequence[str]) -> str:
     return f"The gates pass, but the engine changed the checks themselves: {listed}. Is that wanted?"
 
 
-def untrusted(items: Sequence[str]) -> str:
+def untrusted(named: str) -> str:
     """The engine is not called again, as what it would execute of the tree is not what a person trusted."""
-    listed = "; ".join(items[:_LISTED])
     return (
-        f"What the engine would execute here has changed since the run began: {listed}. So it was not called again; "
+        f"What the engine would execute here has changed since the run began: {named} So it was not called again; "
         "its work is kept. Look at it: `cf trust --show`. Trust it with `cf trust`, or take it away, then answer and "
         "resume."
     )

@@ -52,11 +52,7 @@ class Policy(NamedTuple):
 
 
 class _NotLaunched(Exception):
-    """The engine is not called: it would execute `items`, which nobody trusts."""
-
-    def __init__(self, items: Sequence[str]) -> None:
-        super().__init__()
-        self.items = items
+    """The engine is not called: it would execute what nobody trusts, which this names."""
 
 
 class VerificationWrapper:
@@ -83,7 +79,7 @@ class VerificationWrapper:
         start: Snapshot | None = None,
         history: History | None = None,
         integrity: IntegrityCheck | None = None,
-        untrusted: Callable[[], Sequence[str]] = tuple,
+        untrusted: Callable[[], str] = str,
     ) -> None:
         """`opening` is said first where the session of an earlier run goes on, in place of the whole prompt.
 
@@ -91,7 +87,7 @@ class VerificationWrapper:
         `summary_before` is what that run said last. `start` is a snapshot to begin with, where nothing
         has run in the tree since. `history` tells what became of branches and the like; it has begun.
         `integrity` looks at what became of the checks themselves wherever gates run. `untrusted` is asked before
-        each call: what the engine would execute of the tree, an engine's own doing perhaps, that nobody trusts.
+        each call: in words, what the engine would execute of the tree, its own doing perhaps, that nobody trusts.
         """
         self._inner = inner
         self._snapshots = snapshots
@@ -153,7 +149,7 @@ class VerificationWrapper:
             return self._rounds(progress, workspace_path)
         except _NotLaunched as refused:
             return self._ask(
-                progress, AgentResult(AgentResultStatus.BLOCKED), questions.untrusted(refused.items)
+                progress, AgentResult(AgentResultStatus.BLOCKED), questions.untrusted(str(refused))
             )
         finally:
             self._events.close()
@@ -263,8 +259,8 @@ class VerificationWrapper:
 
     def _launch(self, p: Progress, workspace: Path, prompt: str, reason: str) -> tuple[AgentResult, Snapshot]:
         """Snapshot, engine, snapshot; the record is handed on before anything else is decided."""
-        if items := self._untrusted():
-            raise _NotLaunched(items)
+        if untrusted := self._untrusted():
+            raise _NotLaunched(untrusted)
         if p.context.session_id is None and self._capabilities.preassigned_session:
             p.context = replace(p.context, session_id=self._new_session(), resume_session=False)
         context = replace(p.context, round=p.round)
