@@ -171,7 +171,7 @@ class _Job:
         return suite
 
     def _untrusted(self) -> str:
-        """In words, what of the tree's the engine would execute, were it launched now, that nobody trusts (rule 9.1)."""
+        """In words, what the engine would execute of the tree, launched now, that nobody trusts (rule 9.1)."""
         try:
             found = Trust(self.workspace).untrusted(would_run(self.workspace, None, [self.engine]))
         except RequirementsError as error:
