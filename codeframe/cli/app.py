@@ -43,6 +43,7 @@ COMMANDS = {
     "trust": "codeframe.cli.trust_command",
     "doctor": "codeframe.cli.doctor_command",
     "deinit": "codeframe.cli.deinit_command",
+    "completion": "codeframe.cli.completion_command",
     "demo": "codeframe.cli.demo_command",
 }
 ROOT_OPTIONS = ("-C", "--debug", "--version")
