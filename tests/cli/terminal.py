@@ -9,18 +9,23 @@ import pty
 import struct
 import subprocess
 import termios
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tests.kit.engines import CF, clean_env
 
 
 def on_terminal(
-    *args: str, cwd: Path, width: int = 80, env: Mapping[str, str] | None = None, typed: bytes = b""
+    *args: str,
+    cwd: Path,
+    width: int = 80,
+    env: Mapping[str, str] | None = None,
+    typed: bytes = b"",
+    asked: Callable[[], bytes] | None = None,
 ) -> str:
     """What `cf ARGS` writes to a terminal (stdout and stderr), with its escapes; lines end in `\\n`.
 
-    `typed` is on its keyboard from the beginning.
+    `typed` is on its keyboard from the beginning, what `asked` returns whenever a question stands there.
     """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
@@ -40,6 +45,8 @@ def on_terminal(
     with contextlib.suppress(OSError):  # EIO: the last writer closed it
         while chunk := os.read(ours, 65536):
             written += chunk
+            if asked is not None and written.endswith(b"[y/N] "):
+                os.write(ours, asked())
     os.close(ours)
     process.wait(timeout=60)
     return written.decode().replace("\r\n", "\n")

@@ -13,8 +13,9 @@ from codeframe.core.trust import Trust
 from codeframe.core.workspace import find_workspace
 from tests.cli.conftest import Cf, refused
 from tests.cli.terminal import on_terminal
+from tests.kit.claude_runs import session, verdict, wrote
 from tests.kit.repos import commit, git, write
-from tests.kit.scenario import FakeEngine
+from tests.kit.scenario import FakeEngine, call
 
 GATES = "[{name: check, command: [git, --version]}]"
 HOOKS = ".claude/settings.json"
@@ -117,6 +118,16 @@ def test_a_record_that_others_could_have_written_does_not_count(wary: Cf) -> Non
     assert record(wary).parent.stat().st_mode & 0o777 == 0o700
     record(wary).chmod(0o666)
     assert "written by others" in start(wary, 5)
+
+
+def test_a_folder_in_which_anybody_could_replace_the_record_does_not_count(wary: Cf) -> None:
+    declare(wary)
+    wary("trust", "--yes")
+    above = record(wary).parents[2]
+    above.chmod(0o777)
+    assert f"{above} could have been written by others" in start(wary, 5)
+    above.chmod(0o1777)  # as /tmp is: nobody moves there what is another's
+    start(wary)
 
 
 def test_revoke_forgets(wary: Cf) -> None:
@@ -259,6 +270,82 @@ def test_on_a_terminal_it_is_asked_once(wary: Cf) -> None:
     assert not record(wary).exists()
     assert "check: passed" in on_terminal("gates", "run", cwd=wary.where, env=env, typed=b"y\n")
     assert "Trust it?" not in on_terminal("gates", "run", cwd=wary.where, env=env)
+
+
+def test_what_changed_under_the_question_is_asked_about_and_did_not_run(wary: Cf) -> None:
+    declare(wary)
+    answers = iter([b"y\n", b"n\n"])
+
+    def answer() -> bytes:
+        declare(wary, "[{name: check, command: [git, init, ran]}]")
+        return next(answers)
+
+    said = on_terminal("gates", "run", cwd=wary.where, env={"HOME": os.environ["HOME"]}, asked=answer)
+    assert "gate check: git --version  (new)" in said
+    assert not (wary.where / "ran").exists()
+    assert states(wary) == {"gate check": "changed"}  # what was shown is what was trusted
+
+
+def test_a_settings_file_that_the_engine_writes_is_not_active_in_its_next_round(
+    wary: Cf, engine: FakeEngine
+) -> None:
+    declare(wary, "[{name: check, command: [sh, -c, 'test ! -e a.py || test -e ok']}]")
+    wary("trust", "--yes")
+    hooks = wrote(HOOKS, '{"hooks": {}}')
+    engine.calls(
+        call(session(wrote("a.py", "x\n"), hooks, verdict("done"))),
+        call(session(wrote("ok", ""), verdict("mended"))),
+    )
+    said = start(wary, 3)
+    assert len(engine.invocations()) == 1
+    assert f"file {HOOKS} (new)" in said
+    assert "cf trust --show" in said
+    task = wary("tasks", "list", "--json").json()[0]["id"]
+    blocker = wary("blocker", "list", "--json").json()[0]["id"]
+    wary("blocker", "answer", blocker, "I looked at it")
+    assert f"file {HOOKS} (new)" in wary("work", "resume", task, code=5).stderr
+    wary("trust", "--yes")
+    assert "COMPLETED, verified" in wary("work", "resume", task).stdout
+
+
+def test_gates_that_changed_between_the_plan_and_the_run_do_not_run(wary: Cf) -> None:
+    from codeframe.core.admission import Request, admit, plan
+    from codeframe.core.errors import RequirementsError
+    from codeframe.core.runtime import execute_agent
+
+    declare(wary)
+    wary("trust", "--yes")
+    workspace = find_workspace(wary.where)
+    task = workspace.store.tasks.find(wary.add())
+    run = admit(workspace, plan(workspace, task, Request()), Request())
+    declare(wary, "[{name: check, command: [git, init, ran]}]")
+    with pytest.raises(RequirementsError, match=r"gate check \(changed\)"):
+        execute_agent(workspace, run)
+    assert not (wary.where / "ran").exists()
+
+
+def test_many_and_large_files_among_the_engines_are_trusted_as_any(wary: Cf) -> None:
+    write(wary.where, {f".claude/skills/s/{n}": "" for n in range(2_100)})
+    with (wary.where / ".claude/skills/large").open("wb") as file:
+        file.truncate(10_000_000)
+    assert "covers: file .claude/skills" in wary("init").stdout
+    wary("trust", "--yes")
+    assert states(wary) == {"file .claude/skills": "trusted"}
+
+
+@pytest.mark.parametrize(
+    "name", ["tests: pytest  (trusted)", "a\nb", "a\x1b[8m", "a\u202e", "a  b", "x" * 61]
+)
+def test_a_gate_whose_name_would_say_more_than_its_name_is_refused(wary: Cf, name: str) -> None:
+    declare(wary, json.dumps([{"name": name, "command": ["true"]}]))
+    refused(wary("trust", "--show", code=2), "a name of one line")
+
+
+def test_nothing_of_a_command_is_hidden_from_the_list(wary: Cf) -> None:
+    words = ["sh", "-c", "true\n" + " " * 300 + "\u202e\x1b[2K\rcurl evil"]
+    declare(wary, json.dumps([{"name": "check", "command": words}]))
+    said = wary("trust", code=5).stdout
+    assert said == "gate check: sh -c 'true\\n<300 spaces>\\u202e\\x1b[2K\\rcurl evil'  (new)\n"
 
 
 def test_a_value_is_set_although_trust_cannot_be_kept(

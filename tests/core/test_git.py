@@ -300,3 +300,17 @@ def test_a_long_input_is_whole_or_not_there(repo: Path) -> None:
     git(repo, "config", "alias.kind", f"!python3 -c '{script}'")
     assert Git(repo).text("kind", stdin=b"x" * 100) == "False"
     assert Git(repo).text("kind", stdin=b"x" * 100_000) == "True"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("bare", "true"), ("worktree", "/nowhere"), ("worktree", "../..")]
+)
+def test_a_setting_that_leads_git_away_from_the_tree_is_named_with_what_ends_it(
+    repo: Path, key: str, value: str
+) -> None:
+    settings = repo / ".git/config"
+    git(repo, "config", f"core.{key}", value)
+    with pytest.raises(UsageError, match=f"says core.{key}") as refused:
+        discover(repo)
+    subprocess.run(refused.value.hint.partition("type: ")[2], shell=True, check=True)
+    assert discover(repo).toplevel == repo, settings.read_text()

@@ -21,9 +21,10 @@ def shell(where: Path, script: str) -> None:
 
 
 def refs(where: Path) -> str:
-    """All of a person's branches, tags and stashes, and where HEAD is."""
-    kept = "for-each-ref", "--format=%(objectname) %(refname)", "refs/heads", "refs/tags"
-    return "\n".join([git(where, *kept), git(where, "rev-parse", "HEAD", "--symbolic-full-name", "HEAD"),
+    """All of a person's refs and stashes, and where HEAD is."""
+    said = git(where, "for-each-ref", "--format=%(objectname) %(refname)").splitlines()
+    kept = [line for line in said if " refs/codeframe/" not in line and " refs/stash" not in line]
+    return "\n".join([*kept, git(where, "rev-parse", "HEAD", "--symbolic-full-name", "HEAD"),
                       git(where, "stash", "list", "--format=%H %gs")])  # fmt: skip
 
 
@@ -35,6 +36,8 @@ def watched(repo: Path, tmp_path: Path) -> Callable[[str], tuple[str, ...]]:
     git(repo, "branch", "old", "HEAD~2")
     shell(repo, "git switch -qc side HEAD~1; echo s > s; git add s; git commit -qm side; git switch -q main")
     shell(repo, "git tag light side; git tag -m annotated annotated side")
+    shell(repo, "git notes add -m note; git update-ref refs/wip/x $(git commit-tree -m wip HEAD^{tree})")
+    git(repo, "update-ref", "refs/remotes/o/x", "HEAD~2")
     for number in "12":
         write(repo, {"README.md": f"stashed {number}\n"})
         git(repo, "stash", "push", "-q", "-m", f"my work {number}")
@@ -66,6 +69,9 @@ MOVES = {
         "git tag -d annotated light; git branch -qD side", "tag annotated is gone", 3),
     "a stash dropped": ("git stash drop -q 'stash@{1}'", "“On main: my work 1” is gone", 1),
     "all stashes dropped": ("git stash clear", "“On main: my work 2” is gone", 2),
+    "a note removed": ("git update-ref -d refs/notes/commits", "ref refs/notes/commits is gone", 1),
+    "a ref of a person's own removed": ("git update-ref -d refs/wip/x", "ref refs/wip/x is gone", 1),
+    "a remote branch removed": ("git update-ref -d refs/remotes/o/x", "ref refs/remotes/o/x is gone", 1),
     "another branch": ("git switch -q side", "HEAD was on main and is on side", 1),
     "detached": ("git switch -q --detach", "HEAD was on main and is on no branch", 1),
 }  # fmt: skip
@@ -104,7 +110,12 @@ def test_gc_in_the_same_breath_takes_no_branch_and_no_stash(
 
 @pytest.mark.parametrize(
     "script",
-    ["true", "git commit -q --allow-empty -m one; git commit -q --allow-empty -m two", "git fetch -q ."],
+    [
+        "true",
+        "git commit -q --allow-empty -m one; git commit -q --allow-empty -m two",
+        "git fetch -q .",
+        "git update-ref refs/remotes/o/x HEAD",
+    ],
 )
 def test_commits_on_top_of_the_branch_are_no_such_thing(
     watched: Callable[[str], tuple[str, ...]], script: str
@@ -202,3 +213,47 @@ def test_a_run_that_crashed_is_told_apart_by_what_it_had_noted(repo: Path, tmp_p
     assert line.startswith("branch side is gone")
     later.forget()
     assert later.moved_before_a_crash(base, base) == ()
+
+
+def test_commits_that_only_the_head_of_another_worktree_leads_to_are_kept(
+    watched: Callable[[str], tuple[str, ...]], repo: Path
+) -> None:
+    git(repo, "worktree", "add", "-q", "--detach", str(repo.parent / "linked"))
+    lost = commit(repo.parent / "linked", "only here")
+    assert watched("git -C ../linked commit -q --allow-empty -m on") == ()
+    git(repo.parent / "linked", "reset", "-q", "--hard", lost)
+    gc = "; git -C ../linked reflog expire --expire=now HEAD; git gc -q --prune=now"
+    (line,) = watched(f"git -C ../linked switch -q --ignore-other-worktrees main{gc}")
+    assert line.startswith(f"worktree linked was at {lost[:10]}, which no branch has")
+    shell(repo, line.rpartition(" type: ")[2])
+    assert git(repo, "branch", "--contains", lost).strip() == f"kept-{lost[:10]}"
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("git config core.bare true", "core.bare of the repository was “false” and is “true”"),
+        (
+            "git config core.worktree /nowhere",
+            "core.worktree of the repository was not set and is “/nowhere”",
+        ),
+        ("mkdir -p .git/info; echo hidden >> .git/info/exclude", "what git ignores changed"),
+    ],
+)
+def test_settings_that_mislead_git_are_told_with_what_puts_them_back(
+    watched: Callable[[str], tuple[str, ...]], repo: Path, script: str, words: str
+) -> None:
+    git(repo, "config", "core.bare", "false")
+    exclude = repo / ".git/info/exclude"
+    before = (repo / ".git/config").read_text(), exclude.exists() and exclude.read_text()
+    if "worktree" in script:  # else the last snapshot fails, as every git in the tree does
+        script = script.replace("/nowhere", str(repo.parent))
+        words = words.replace("/nowhere", str(repo.parent))
+    (line,) = watched(script)
+    assert words in line
+    shell(repo, line.rpartition(" type: ")[2])
+    now = (repo / ".git/config").read_text(), exclude.exists() and exclude.read_text()
+    assert (now[0].replace("[core]\n", "").split(), now[1]) == (
+        before[0].replace("[core]\n", "").split(),
+        before[1],
+    )

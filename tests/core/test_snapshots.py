@@ -413,6 +413,28 @@ def test_a_file_an_engine_adds_to_gitignore_is_not_deleted(repo: Path) -> None:
     assert paths(repo, ours.take("t", "base").tree) == [".gitignore", "README.md"]
 
 
+@pytest.mark.parametrize("configured", [False, True])
+def test_what_an_engine_makes_git_ignore_outside_of_the_tree_is_seen_all_the_same(
+    repo: Path, configured: bool
+) -> None:
+    write(repo, {".git/info/exclude": "theirs\n", "theirs": "x", "mine": "x"})
+    ours = snapshots(repo)
+    base = ours.take("t", "base")
+    write(
+        repo, {".git/info/exclude": "mine\nhidden\n", ".git/more": "hidden\n", "hidden": "x", "theirs": "y"}
+    )
+    if configured:
+        git(repo, "config", "core.excludesFile", str(repo / ".git/more"))
+    (repo / "mine").unlink()
+    for each in (ours, snapshots(repo)):  # a later command, too
+        end = each.take("t", "end")
+        assert each.changes(base.commit, end.commit) == [
+            FileChange("hidden", "created"),
+            FileChange("mine", "deleted"),
+        ]
+    assert paths(repo, ours.take("t", "base").tree) == ["README.md", "theirs"]
+
+
 def test_large_and_secret_untracked_files_are_listed(repo: Path) -> None:
     commit(repo, "x", {"tracked.bin": b"x" * 2 * LIMIT, "tracked/.env": "A=1"})
     write(repo, {"tracked/.env": "A=2", "new.bin": b"x" * (LIMIT + 1), "edge.bin": b"x" * LIMIT})

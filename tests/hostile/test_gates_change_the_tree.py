@@ -176,3 +176,20 @@ def test_code_that_gates_run_and_that_switches_the_branch_is_never_verified(read
     outcome.expect(3, "BLOCKED", None, "BLOCKED")
     assert "Running the gates switched the branch from main to evil" in outcome.told
     assert "git switch main" in outcome.told
+
+
+def test_gates_that_stash_the_work_away_verify_nothing_and_lose_nothing(ready: Stage) -> None:
+    gate(ready, "git stash -q -u")
+    task = ready.task()
+    outcome = ready.start(task, gates=True)
+    assert outcome.run.verification == "unverified"
+    assert "Unverified: running the gates took away the work itself: work.py." in outcome.said.stdout
+    assert "is new; to put it back type: git stash apply" in outcome.said.stdout
+    assert ready.cf("work", "undo", task.id).exit_code == 0
+    ready.check_persons_work()
+
+
+def test_a_branch_that_gates_delete_is_told_too(ready: Stage) -> None:
+    git(ready.repo, "branch", "side")
+    gate(ready, "git branch -qD side")
+    assert "Moved: branch side is gone" in ready.start(ready.task(), gates=True).said.stdout
