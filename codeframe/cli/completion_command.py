@@ -36,7 +36,7 @@ _cf() {
         if [[ $line == :files ]]; then _files; return; fi
         found+=("${${line%%$'\t'*}//:/\\:}${${(M)line:#*$'\t'*}:+:${line#*$'\t'}}")
     done < <(cf completion zsh -- "${(@)words[2,CURRENT]}" 2>/dev/null)
-    _describe -V cf found
+    _describe -V command found
 }
 compdef _cf cf
 """,
@@ -51,7 +51,7 @@ function __cf_complete
         end
     end
 end
-complete -c cf -f -k -a '(__cf_complete)'
+complete -f -k -a '(__cf_complete)' -c cf
 """,
 }
 
@@ -66,7 +66,7 @@ def completion(
         show_default=False,
     ),
 ) -> None:
-    """Print what makes your shell complete commands, options, task ids and engines.
+    """Print what makes your shell complete commands, ids and engines.
 
     In ~/.bashrc: source <(cf completion bash). In ~/.zshrc, after compinit: source <(cf completion zsh).
     For fish: cf completion fish > ~/.config/fish/completions/cf.fish.

@@ -45,7 +45,7 @@ def test_help_is_plain_and_fits(cf: Cf, monkeypatch: pytest.MonkeyPatch, path: t
     assert max(map(len, said.splitlines())) <= 80
     assert said.startswith(f"Usage: {' '.join(path)} ")
     assert "..." not in said.replace("COMMAND [ARGS]...", "")  # nothing is cut off
-    for rest in ("completion", "[required]", "{", "[default", "<="):
+    for rest in ("-completion", "[required]", "{", "[default", "<="):
         assert rest not in said
 
 
