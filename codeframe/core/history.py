@@ -38,11 +38,12 @@ _IDENTITY = IDENTITY | {f"GIT_{who}_DATE": "@0 +0000" for who in ("AUTHOR", "COM
 class Refs(NamedTuple):
     """`tips` maps full names of refs, and `worktrees/NAME/HEAD` where that is no branch, to object ids; `stashes`
     maps the ids of all stashes to their messages, the oldest first; `current` is the branch that is checked out
-    ("" for none)."""
+    ("" for none); `stamp` tells when they are to be read again."""
 
     tips: dict[str, str]
     stashes: dict[str, str]
     current: str = ""
+    stamp: object = None
 
 
 class History:
@@ -55,7 +56,6 @@ class History:
         self._record = folder / "refs"
         self._run = folder.name
         self._before: Refs | None = None
-        self._stamp: object = None  # of the refs as they were read last
         self._settings = GitSettings(repo, folder)
 
     def begin(self) -> later[None]:
@@ -108,7 +108,7 @@ class History:
     def _read_again(self) -> Refs:
         """The same object as before while nothing was written: that needs no git process."""
         before = self._before
-        return before if before is not None and self._stamp == self._stamped() else self._read()
+        return before if before is not None and before.stamp == self._stamped() else self._read()
 
     def _stamped(self) -> object:
         """Differs once anybody wrote a ref, a stash or another worktree's HEAD."""
@@ -133,7 +133,7 @@ class History:
         return {name: file for name, file in found.items() if file.parent != self._repo.git_dir}
 
     def _read(self) -> Refs:
-        self._stamp = self._stamped()  # first: what is written meanwhile is looked at again
+        stamp = self._stamped()  # first: what is written meanwhile is looked at again
         said = self._git.text("for-each-ref", "--format=%(HEAD) %(objectname) %(refname)")
         tips, current = {}, ""
         for line in said.split("\n") if said else ():
@@ -145,7 +145,7 @@ class History:
             with contextlib.suppress(OSError, ValueError):
                 if _OID.fullmatch(oid := read_regular(file, 1000).decode().strip()):  # else it is a branch
                     tips[name] = oid
-        return Refs(tips, self._stashes() if _STASH in tips else {}, current)
+        return Refs(tips, self._stashes() if _STASH in tips else {}, current, stamp)
 
     def _stashes(self) -> dict[str, str]:
         """Only the log of refs/stash knows of any but the newest."""

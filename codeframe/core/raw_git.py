@@ -118,9 +118,10 @@ class RawGit:
         try:
             if (info / _EXCLUDE).is_symlink():  # of earlier versions: it followed what an engine did
                 return None
-            return Ignored(*(_content(info / name) for name in (_EXCLUDE, _EXCLUDES_FILE)))
+            found = Ignored(*(_content(info / name) for name in (_EXCLUDE, _EXCLUDES_FILE)))
         except OSError:
             return None
+        return found if found.exclude is not None else None
 
     def ignore(self, wanted: Ignored) -> None:
         """Leave out what `wanted` says, from here on, whatever the repository's own files come to say."""
@@ -128,9 +129,12 @@ class RawGit:
             return
         for name, content in zip((_EXCLUDES_FILE, _EXCLUDE), reversed(wanted), strict=True):
             place = self.folder / "info" / name
-            place.unlink(missing_ok=True)
-            if content is not None:
-                place.write_bytes(content)
+            if content is None:
+                place.unlink(missing_ok=True)
+            else:
+                temporary = place.with_name(f"{name}.new")
+                temporary.write_bytes(content)
+                temporary.replace(place)
 
     def on(self, *, index: Path, tree: Path | None = None, objects: Path | None = None) -> RawGit:
         """The same with another index, or in another tree."""
