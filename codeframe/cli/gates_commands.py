@@ -60,7 +60,7 @@ def run(json: bool = JSON) -> None:
     note(f"Running {', '.join(suite.names)}." if suite.names else NO_GATES)
     stop = StopSwitch()
     with gates_folder(workspace) as folder, stop.on_signals():
-        report = suite.check({}, folder / "out", marker=f"{folder.name}/0", cancel=stop.event)
+        report = suite.check(folder / "out", marker=f"{folder.name}/0", cancel=stop.event)
     if stop.signal is not None:
         note("Interrupted.")
         raise typer.Exit(128 + stop.signal)

@@ -117,8 +117,7 @@ def gate_suite(workspace: Workspace, config: EnvironmentConfig, *, strict: bool 
 
     found = config.gates is None
     gates = find_gates(workspace.root) if config.gates is None else declared_gates(config.gates)
-    cache = workspace.state_dir / "baselines"
-    return GateSuite(workspace.root, gates, cache, strict=strict, growing=found)
+    return GateSuite(workspace.root, gates, workspace.store.baselines, strict=strict, growing=found)
 
 
 def _refuse_missing(gates: tuple[Gate, ...]) -> None:

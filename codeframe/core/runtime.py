@@ -55,7 +55,7 @@ from codeframe.core.workspace import Workspace
 from codeframe.core.would_run import gate_items, would_run
 
 if TYPE_CHECKING:
-    from codeframe.core.gates import GateResult, GateSuite
+    from codeframe.core.gates import GateSuite
 
 OnEvent = Callable[[AgentEvent], None]
 
@@ -118,8 +118,8 @@ class _Job:
             base = self._base()
             adopting()
             with self.stop.polling(self._asked_to_stop):
-                baseline, start = self._baseline(suite, base)
-                wrapper = self._wrap(adapter, suite, baseline, start=start)
+                start = self._baseline(suite, base)
+                wrapper = self._wrap(adapter, suite, start=start)
                 stopped = self.stop.event.is_set()
                 result = self._cancelled() if stopped else self._work(wrapper, prompt, context)
             return self._conclude(result)
@@ -178,41 +178,39 @@ class _Job:
             return error.problem
         return found.named() if found else ""
 
-    def _baseline(
-        self, suite: GateSuite | None, base: Snapshot
-    ) -> tuple[dict[str, GateResult] | None, Snapshot]:
-        """What the gates said before the engine started, and the snapshot it starts from: `base`, unless they
-        changed something, which is not the engine's doing.
+    def _baseline(self, suite: GateSuite | None, base: Snapshot) -> Snapshot:
+        """Find out what the gates said before the work began; returns the snapshot the engine starts from: `base`,
+        unless they changed something, which is not the engine's doing.
 
-        A continued run reuses its first run's (rule 6.4).
+        A continued run reuses its first run's; of what was red then it looks whether it still is (rule 6.4).
         """
-        if suite is None:
-            return None, base
-        if not suite.names:
-            return {}, base
+        if suite is None or not suite.names:
+            return base
         first = baseline_run(self.workspace, self.run)
-        if first.id != self.run.id and first.base is not None:
-            return suite.cached_baseline(self.snapshots.load(first.base).tree), base
-        known = suite.cached_baseline(base.tree) or {}
-        to_run = [name for name in suite.names if name not in known]
+        goes_on = first.id != self.run.id and first.base is not None
+        tree = self.snapshots.load(first.base).tree if goes_on and first.base else base.tree
+        suite.recall(tree, first.id)
+        to_run = suite.to_run(here=tree == base.tree)
         if not to_run:
-            self._say("The gates ran on this very tree before; what they said then is the baseline.")
-            return known, base
+            if not goes_on:
+                self._say("The gates ran on this very tree before; what they said then is the baseline.")
+            return base
         self._say(f"Running the gates once before the engine starts: {', '.join(to_run)}.")
-        results = suite.baseline(
-            base.tree, self.run_dir / "gates-base", marker=f"{self.run.id}/gates-base",
+        suite.baseline(
+            self.run_dir / "gates-base", marker=f"{self.run.id}/gates-base", here=tree == base.tree,
             cancel=self.stop.event, timeout_s=self._left_s(),
         )  # fmt: skip
         start = self.snapshots.take(self.run.task_id, "start", unless=base)
+        if not self.stop.event.is_set():
+            suite.keep_baseline(unchanged=start is base and tree == base.tree)
         if start is not base:
             changed = in_words(self.snapshots.changes(base.commit, start.commit))
             self._say(f"Running the gates before the engine started changed: {changed}.")
-        return results, start
+        return start
 
     def _wrap(
-        self, adapter: AgentAdapter, suite: GateSuite | None, baseline: dict[str, GateResult] | None,
-        start: Snapshot,
-    ) -> VerificationWrapper:  # fmt: skip
+        self, adapter: AgentAdapter, suite: GateSuite | None, start: Snapshot
+    ) -> VerificationWrapper:
         options, here = self.options, (self.workspace, self.run)
         if suite is not None:
             before = continuing.checks_before(self.workspace, self.snapshots, self.run)
@@ -220,7 +218,7 @@ class _Job:
                 self.snapshots, self.workspace.root, self.redactor.redact, before, policy=options.integrity
             )
         return VerificationWrapper(
-            adapter, snapshots=self.snapshots, gates=suite, baseline=baseline, untrusted=self._untrusted,
+            adapter, snapshots=self.snapshots, gates=suite, untrusted=self._untrusted,
             policy=Policy(options.max_corrections, options.require_gates, options.stall_action, options.backoff_s),
             new_session=lambda: str(uuid.uuid4()), recorder=self, redactor=self.redactor, start=start,
             opening=continuing.opening(*here, self.options.note), history=self.history, integrity=self.integrity,

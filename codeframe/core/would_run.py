@@ -66,7 +66,7 @@ def trust_set_value(workspace: Workspace, key: str, config: EnvironmentConfig) -
     from codeframe.core.gates import GateSuite, declared_gates
 
     if key == "gates" and config.gates:
-        suite = GateSuite(workspace.root, declared_gates(config.gates), workspace.state_dir / "baselines")
+        suite = GateSuite(workspace.root, declared_gates(config.gates))
         Trust(workspace).accept(gate_items(workspace, suite))
     elif key == "autonomy" and config.autonomy == _FULL:
         Trust(workspace).accept([_autonomy()])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from codeframe.core.snapshots import FileChange, Snapshot, Snapshots
 
 if TYPE_CHECKING:
-    from codeframe.core.gates import GateReport, GateResult, GateSuite
+    from codeframe.core.gates import GateReport, GateSuite
 
 _LISTED = 10
 
@@ -26,18 +26,16 @@ class Checked(NamedTuple):
 
 
 class GateCheck:
-    """Runs `gates` against `baseline`. `cancel` ends them, `say` tells a person what goes on."""
+    """Runs `gates`. `cancel` ends them, `say` tells a person what goes on."""
 
     def __init__(
         self,
         gates: GateSuite,
-        baseline: Mapping[str, GateResult] | None,
         snapshots: Snapshots,
         cancel: threading.Event,
         say: Callable[[str], None],
     ) -> None:
         self._gates = gates
-        self._baseline = dict(baseline) if baseline is not None else None
         self._snapshots = snapshots
         self._cancel = cancel
         self._say = say
@@ -61,7 +59,7 @@ class GateCheck:
 
         def check(before: Snapshot) -> tuple[GateReport, Snapshot]:
             report = self._gates.check(
-                self._baseline, out_dir, marker=marker, cancel=self._cancel, timeout_s=max(0.1, left_s())
+                out_dir, marker=marker, cancel=self._cancel, timeout_s=max(0.1, left_s())
             )
             return report, self._snapshots.take(task_id, "gates", unless=before)
 

@@ -35,7 +35,7 @@ from codeframe.core.snapshots import FileChange, Snapshot, Snapshots
 from codeframe.core.stop_switch import set_within
 
 if TYPE_CHECKING:
-    from codeframe.core.gates import GateReport, GateResult, GateSuite
+    from codeframe.core.gates import GateReport, GateSuite
 
 # Faults that pass by themselves: the engine is called again, and it costs no round (rule 4.6).
 TRANSIENT = frozenset({ErrorClass.RATE_LIMITED, ErrorClass.OVERLOADED, ErrorClass.NETWORK})
@@ -68,7 +68,6 @@ class VerificationWrapper:
         *,
         snapshots: Snapshots,
         gates: GateSuite | None,
-        baseline: dict[str, GateResult] | None,
         policy: Policy,
         new_session: Callable[[], str],
         recorder: Recorder,
@@ -105,7 +104,7 @@ class VerificationWrapper:
         self._events = EventStream()
         self._cancel = threading.Event()
         self._gates = (
-            GateCheck(gates, baseline, snapshots, self._cancel, self._say) if gates is not None else None
+            GateCheck(gates, snapshots, self._cancel, self._say) if gates is not None else None
         )
         self._capabilities: Capabilities = getattr(type(inner), "capabilities", Capabilities())
         self.rounds: list[RoundRecord] = []

@@ -101,6 +101,32 @@ def split(
     return new, old
 
 
+def passed_now(failure: Failure, again: GateResult, base: Iterable[Failure] = ()) -> bool:
+    """Whether `failure` did not come back in a later run: its test (or a test of the file that could not
+    be collected) passed, or, where there are no tests, all passed; or it counts no more problems than at
+    `base` this time."""
+    came_back = [f for f in again.failures if f.key == failure.key]
+    if came_back:
+        return bool(failure.counts) and not split(came_back, base)[0]
+    if again.passed:
+        return any(t == failure.title or t.startswith(f"{failure.title}::") for t in again.passed)
+    return again.outcome is GateOutcome.PASSED
+
+
+def still_old(base: GateResult, now: GateResult) -> GateResult:
+    """`base` as far as it holds after `now`: what passed meanwhile, or counted fewer problems, was not red for
+    good, and is new when it comes back. Nothing becomes old by it."""
+    left = []
+    for failure in base.failures:
+        if passed_now(failure, now):
+            continue
+        same = [f for f in now.failures if f.key == failure.key]
+        fewer = tuple(map(min, failure.counts, same[0].counts)) if len(same) == 1 else failure.counts
+        left.append(replace(failure, counts=fewer))
+    titles = {failure.title for failure in base.failures}
+    return replace(base, failures=tuple(left), passed=base.passed | (now.passed & titles))
+
+
 def _more(now: Failure, before: Failure) -> Failure:
     """The same failure, telling that only its numbers are worse."""
     then, since = (", ".join(map(str, each.counts)) for each in (before, now))

@@ -5,35 +5,40 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import os
 import re
 import shlex
-import tempfile
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
-from codeframe.core.gates.compare import GateVerdict, compare, split
+from codeframe.core.gates.compare import GateVerdict, compare, passed_now, still_old
 from codeframe.core.gates.discovery import KINDS, find_gates, hints
 from codeframe.core.gates.kind import Missing, Tool
 from codeframe.core.gates.model import Failure, Gate, GateOutcome, GateResult
 from codeframe.core.gates.project import Project
 from codeframe.core.gates.report import GateReport
 from codeframe.core.gates.runner import Command, not_run, out_of_time, run_gate
-from codeframe.core.safe_read import read_regular
 
-_MAX_CACHED_BYTES = 100_000_000
-_CACHE_VERSION = 2  # counts up when a fingerprint or the format changes: old baselines are then run again
+_VERSION = 2  # counts up when a fingerprint or the format changes: old baselines are then run again
 
 
 # Tests the engine writes are claims it is held to; a linter the project did not have is no rule of its.
 _HELD_TO = frozenset({"pytest"})
 
 
+class Kept(Protocol):
+    """Where baselines are kept, text by key; a dict is one."""
+
+    def get(self, key: str, /) -> str | None: ...
+
+    def __setitem__(self, key: str, text: str, /) -> None: ...
+
+
 class GateSuite:
-    """Runs `gates` in the project at `root`; baselines are kept in `cache_dir`.
+    """Runs `gates` in the project at `root`; baselines are kept in `kept`.
 
     Which gates there are is fixed here, before an engine starts (rule 1.3). `strict` blocks on
     failures that were there before, too. `growing`: gates that the project shows only later, because
@@ -45,14 +50,16 @@ class GateSuite:
         self,
         root: Path,
         gates: Sequence[Gate],
-        cache_dir: Path,
+        kept: Kept | None = None,
         *,
         strict: bool = False,
         growing: bool = False,
     ) -> None:
         self._root = root.absolute()
         self._gates = tuple(gates)
-        self._cache_dir = cache_dir
+        self._kept: Kept = {} if kept is None else kept
+        self._of: tuple[str, str] | None = None
+        self.base: dict[str, GateResult] = {}  # what `check` judges by, gate name -> result
         self._strict = strict
         self._growing = growing
         self._tools: dict[str, tuple[Project, Tool]] = {}
@@ -95,47 +102,59 @@ class GateSuite:
             if gate.declared and isinstance(tool := self._tool(gate)[1], Missing) and tool.tool
         )
 
+    def recall(self, tree_id: str, run_id: str) -> None:
+        """Judge by what is known of the tree `tree_id`, the base of run `run_id`.
+
+        What was green on that tree counts, whoever asked. What was red counts for the run that found it so:
+        the cause may be a service or an ignored file, which another run need not find the same (rule 6.4).
+        """
+        self._of = tree_id, run_id
+        found = {gate.name: self._load(gate) for gate in self._gates}
+        self.base = {name: result for name, result in found.items() if result is not None}
+
+    def to_run(self, *, here: bool = True) -> tuple[str, ...]:
+        """Names of the gates that `baseline` runs. `here`: the tree still is the one that was recalled. Then
+        it is those nothing green is known of; else, with work on it, those that were red may have changed."""
+        known = {name: bool(result.failures) for name, result in self.base.items()}
+        return tuple(name for name in self.names if known.get(name, here))
+
     def baseline(
         self,
-        tree_id: str,
         out_dir: Path,
         *,
         marker: str,
+        here: bool = True,
         cancel: threading.Event | None = None,
         timeout_s: float | None = None,
-    ) -> dict[str, GateResult]:
-        """Runs every gate on the tree as it is now and keeps the results under `tree_id`; what is
-        kept already is not run again. Gate name -> result."""
+    ) -> None:
+        """Run the gates that `to_run` names and take into `base` what they tell. `keep_baseline` is next."""
         clock = _Clock(timeout_s)
-        results: dict[str, GateResult] = {}
+        names = self.to_run(here=here)
         for gate in self._gates:
-            if cached := self._load(tree_id, gate):
-                results[gate.name] = cached
-                continue
-            result = self._run(gate, out_dir, f"{gate.name}.base", marker, cancel, clock)
-            results[gate.name] = result
-            # A timeout, a missing tool or a stop says nothing about the tree: ask again next time.
-            if result.outcome not in (GateOutcome.TIMEOUT, GateOutcome.TOOL_MISSING) and not _stopped(cancel):
-                self._save(tree_id, gate, result)
-        return results
+            if gate.name in names:
+                now = self._run(gate, out_dir, f"{gate.name}.base", marker, cancel, clock)
+                self.base[gate.name] = now if here else still_old(self.base[gate.name], now)
+
+    def keep_baseline(self, *, unchanged: bool) -> None:
+        """Keep `base` for the runs that go on with this one; where the tree is `unchanged` since it was recalled,
+        what is green for all that start on it. Not after a stop: what that ended says nothing."""
+        for gate in self._gates:
+            # Neither a timeout nor a missing tool says anything about the tree: ask again next time.
+            result = self.base.get(gate.name)
+            if result and result.outcome not in (GateOutcome.TIMEOUT, GateOutcome.TOOL_MISSING):
+                self._save(gate, result, shared=unchanged)
 
     def keep(self, tree_id: str, report: GateReport) -> None:
         """Keep what a verified check of the tree `tree_id` told as the baseline of what starts on that very tree.
 
-        A gate with flaky failures is run again then: they must not pass for old ones.
+        A gate with failures is run again then, flaky ones included: they must not pass for old ones.
         """
         for verdict in report.verdicts if report.status == "verified" else ():
-            if verdict.result.comparable and not verdict.flaky:
-                self._save(tree_id, verdict.result.gate, verdict.result)
-
-    def cached_baseline(self, tree_id: str) -> dict[str, GateResult] | None:
-        """What `baseline` kept for `tree_id`, gate name -> result; None when there is nothing."""
-        kept = {gate.name: result for gate in self._gates if (result := self._load(tree_id, gate))}
-        return kept or None
+            if verdict.result.comparable and not verdict.result.failures:
+                self._put(verdict.result.gate, tree_id, verdict.result)
 
     def check(
         self,
-        base: dict[str, GateResult] | None,
         out_dir: Path,
         *,
         marker: str,
@@ -143,18 +162,29 @@ class GateSuite:
         timeout_s: float | None = None,
     ) -> GateReport:
         """Runs every gate now and judges it by `base`; new failures are run once more. `timeout_s`
-        (seconds) covers all of them. After `cancel` the report is not a verdict on the tree."""
+        (seconds) covers all of them. After `cancel` the report is not a verdict on the tree.
+
+        What was red at base and passes now is no old failure any more."""
         clock = _Clock(timeout_s)
         if self._growing:
             known = set(self.names)
             later = [gate for gate in find_gates(self._root) if gate.kind in _HELD_TO]
             self._gates += tuple(gate for gate in later if gate.name not in known)
-        return GateReport(
+        report = GateReport(
             tuple(
-                self._judge(gate, (base or {}).get(gate.name), out_dir, marker, cancel, clock)
+                self._judge(gate, self.base.get(gate.name), out_dir, marker, cancel, clock)
                 for gate in self._gates
             )
         )
+        for verdict in report.verdicts:
+            self._learn(verdict.result)
+        return report
+
+    def _learn(self, now: GateResult) -> None:
+        base = self.base.get(now.gate.name)
+        if base is not None and (still := still_old(base, now)) != base:
+            self.base[now.gate.name] = still
+            self._save(now.gate, still, shared=False)
 
     def _judge(
         self,
@@ -180,7 +210,7 @@ class GateSuite:
             return verdict
         again = self._run(gate, out_dir, f"{gate.name}.again", marker, cancel, clock, command)
         known = base.failures if base is not None and base.comparable else ()
-        chance = frozenset(f.key for f in suspects if _passed_now(f, again, known))
+        chance = frozenset(f.key for f in suspects if passed_now(f, again, known))
         return compare(now, base, self._root, strict=self._strict, flaky=chance) if chance else verdict
 
     def _run(
@@ -237,30 +267,35 @@ class GateSuite:
             return f"cannot run: {gate.command[0]} is not there"
         return shlex.join((program, *gate.command[1:]))
 
-    def _cache_file(self, tree_id: str, gate: Gate) -> Path | None:
+    def _load(self, gate: Gate) -> GateResult | None:
+        if self._of is None:
+            return None
+        tree_id, run_id = self._of
+        return self._get(gate, tree_id) or self._get(gate, f"{tree_id} of {run_id}")
+
+    def _save(self, gate: Gate, result: GateResult, *, shared: bool) -> None:
+        if self._of is not None:
+            tree_id, run_id = self._of
+            self._put(gate, tree_id if shared and not result.failures else f"{tree_id} of {run_id}", result)
+
+    def _get(self, gate: Gate, of: str) -> GateResult | None:
+        key = self._key(gate, of)
+        text = self._kept.get(key) if key else None
+        try:
+            return replace(GateResult.from_dict(json.loads(text)), gate=gate) if text else None
+        except (ValueError, KeyError, TypeError):
+            return None
+
+    def _put(self, gate: Gate, of: str, result: GateResult) -> None:
+        if key := self._key(gate, of):
+            self._kept[key] = json.dumps(result.to_dict())
+
+    def _key(self, gate: Gate, of: str) -> str | None:
         project, tool = self._tool(gate)
         if isinstance(tool, Missing):
             return None
-        key = [_CACHE_VERSION, tree_id, gate.name, gate.kind, tool.argv, tool.identity, project.via]
-        return self._cache_dir / (hashlib.sha256(json.dumps(key).encode()).hexdigest() + ".json")
-
-    def _load(self, tree_id: str, gate: Gate) -> GateResult | None:
-        path = self._cache_file(tree_id, gate)
-        try:
-            result = GateResult.from_dict(json.loads(read_regular(path, _MAX_CACHED_BYTES))) if path else None
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
-        return replace(result, gate=gate) if result else None
-
-    def _save(self, tree_id: str, gate: Gate, result: GateResult) -> None:
-        if path := self._cache_file(tree_id, gate):
-            self._cache_dir.mkdir(parents=True, exist_ok=True)
-            descriptor, name = tempfile.mkstemp(dir=self._cache_dir, prefix=".new-")
-            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-                json.dump(result.to_dict(), stream)
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.replace(name, path)
+        key = [_VERSION, of, gate.name, gate.kind, tool.argv, tool.identity, project.via]
+        return hashlib.sha256(json.dumps(key).encode()).hexdigest()
 
 
 class _Clock:
@@ -271,18 +306,6 @@ class _Clock:
 
     def left(self) -> float:
         return self._end - time.monotonic()
-
-
-def _passed_now(failure: Failure, again: GateResult, base: Iterable[Failure]) -> bool:
-    """Whether `failure` did not come back in the second run: its test (or a test of the file that
-    could not be collected) passed, or, where there are no tests, all passed; or it counts no more
-    problems than at `base` this time."""
-    came_back = [f for f in again.failures if f.key == failure.key]
-    if came_back:
-        return bool(failure.counts) and not split(came_back, base)[0]
-    if again.passed:
-        return any(t == failure.title or t.startswith(f"{failure.title}::") for t in again.passed)
-    return again.outcome is GateOutcome.PASSED
 
 
 def _stopped(cancel: threading.Event | None) -> bool:

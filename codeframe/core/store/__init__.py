@@ -6,6 +6,7 @@ import sqlite3
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from codeframe.core.store.baselines import BaselineStore
 from codeframe.core.store.blockers import BlockerStore
 from codeframe.core.store.database import Database
 from codeframe.core.store.events import Event, EventStore
@@ -13,7 +14,16 @@ from codeframe.core.store.prds import PrdStore
 from codeframe.core.store.runs import RunStore
 from codeframe.core.store.tasks import TaskStore
 
-__all__ = ["BlockerStore", "Event", "EventStore", "PrdStore", "RunStore", "Store", "TaskStore"]
+__all__ = [
+    "BaselineStore",
+    "BlockerStore",
+    "Event",
+    "EventStore",
+    "PrdStore",
+    "RunStore",
+    "Store",
+    "TaskStore",
+]
 
 
 class Store:
@@ -28,6 +38,7 @@ class Store:
         self.blockers = BlockerStore(self._db)
         self.events = EventStore(self._db)
         self.prds = PrdStore(self._db)
+        self.baselines = BaselineStore(self._db)
         self.runs = RunStore(self._db, self.tasks, self.blockers, self.events)
 
     @property

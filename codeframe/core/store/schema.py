@@ -105,7 +105,9 @@ _FIRST: Migration = (
     )""",
 )
 
-MIGRATIONS: Sequence[Migration] = (_FIRST,)
+_BASELINES: Migration = ("CREATE TABLE baselines (key TEXT PRIMARY KEY, result BLOB NOT NULL)",)
+
+MIGRATIONS: Sequence[Migration] = (_FIRST, _BASELINES)
 
 
 def is_current(connection: sqlite3.Connection, migrations: Sequence[Migration] = MIGRATIONS) -> bool:

@@ -110,7 +110,7 @@ class _Shell:
             from codeframe.core.gates import GateSuite, find_gates
 
             root = self._around.workspace
-            lines = GateSuite(root, find_gates(root), root).describe()
+            lines = GateSuite(root, find_gates(root)).describe()
         named = (line.partition(": ") for line in lines)
         return {name: command for name, _, command in named if command}
 

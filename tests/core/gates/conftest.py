@@ -21,6 +21,7 @@ class Sandbox:
         self.gates = [Gate("pytest", ("pytest",), "pytest")]
         self.bases: dict[str, GateResult] | None = None
         self.based: GateSuite | None = None
+        self.kept: dict[str, str] = {}  # by any suite of the project
         self.marker = f"run-{uuid.uuid4().hex}"  # tests run in parallel; a gate ends all of its own marker
         self.root.mkdir()
 
@@ -45,17 +46,27 @@ class Sandbox:
         return self.executable(python, f'#!/bin/sh\nexec "{sys.executable}" {options} "$@"\n')
 
     def suite(self, **options: bool) -> GateSuite:
-        return GateSuite(self.root, self.gates, self.work / "cache", **options)
+        return GateSuite(self.root, self.gates, self.kept, **options)
 
-    def base(self, tree: str = "tree") -> dict[str, GateResult]:
+    def recalled(self, tree: str, run: str = "first") -> dict[str, GateResult]:
+        """What a new suite knows of `tree` as the base of `run`."""
+        suite = self.suite()
+        suite.recall(tree, run)
+        return suite.base
+
+    def base(self, tree: str = "tree", run: str = "first", *, here: bool = True) -> dict[str, GateResult]:
         self.based = self.suite()
-        self.bases = self.based.baseline(tree, self.work / "out", marker=f"{self.marker}/base")
+        self.based.recall(tree, run)
+        self.based.baseline(self.work / "out", marker=f"{self.marker}/base", here=here)
+        self.based.keep_baseline(unchanged=here)
+        self.bases = dict(self.based.base)
         return self.bases
 
     def check(self, **options: bool) -> GateReport:
         """By the suite of the baseline, as in a run: it has asked for the tools already."""
         suite = self.suite(**options) if options or self.based is None else self.based
-        return suite.check(self.bases, self.work / "out", marker=f"{self.marker}/1")
+        suite.base = dict(self.bases or {})
+        return suite.check(self.work / "out", marker=f"{self.marker}/1")
 
     def tree(self) -> set[str]:
         return {str(path.relative_to(self.root)) for path in self.root.rglob("*")}

@@ -200,8 +200,10 @@ def test_a_stop_ends_the_gate_and_is_not_cached(project):
     cancel = threading.Event()
     cancel.set()
     suite = project.suite()
-    suite.baseline("tree", project.work / "out", marker=project.marker, cancel=cancel)
-    assert suite.cached_baseline("tree") is None
+    suite.recall("tree", "first")
+    suite.baseline(project.work / "out", marker=project.marker, cancel=cancel)
+    suite.keep_baseline(unchanged=True)
+    assert project.recalled("tree") == {}
 
 
 def test_the_tree_stays_as_it_was(project):

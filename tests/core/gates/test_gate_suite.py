@@ -50,25 +50,85 @@ def test_what_verified_a_tree_is_the_baseline_of_that_tree(counting):
     assert runs(counting) == 2
 
 
-def test_a_check_that_did_not_verify_is_no_baseline(counting):
+def test_a_check_that_found_something_red_is_no_baseline(counting):
     counting.base("before")
     counting.write({"red": "bad\n"})
     counting.based.keep("after", counting.check())
-    assert counting.suite().cached_baseline("after") is None
+    counting.base("old")
+    counting.based.keep("after", counting.check())
+    assert counting.recalled("after") == {}
 
 
 def test_a_baseline_is_found_again_when_the_tree_has_changed(counting):
     counting.write({"red": "bad\n"})
     before = counting.base("one")
     counting.write({"red": "worse\n"})
-    assert counting.suite().cached_baseline("one") == before
-    assert counting.suite().cached_baseline("two") is None
+    assert counting.recalled("one") == before
+    assert counting.recalled("two") == {}
+
+
+def test_what_was_red_on_a_tree_is_measured_again_by_the_next_run_on_it(counting):
+    """The cause need not be in the tree: a database was down, a file that git ignores was missing."""
+    counting.write({"red": "no database\n"})
+    counting.base("one")
+    counting.write({"red": ""})
+    assert not counting.base("one", "second")["count"].failures
+    assert not counting.recalled("one")["count"].failures  # green on this very tree: for the first, too
+
+
+def test_a_red_run_of_others_on_the_same_tree_is_not_old_for_the_first(counting):
+    counting.write({"red": "no database\n"})
+    before = counting.base("one")
+    counting.write({"red": "no network\n"})
+    assert counting.base("one", "second") != before
+    assert counting.recalled("one") == before
+
+
+def test_what_was_red_and_passes_when_the_work_goes_on_is_no_old_failure_any_more(counting):
+    counting.write({"red": "no database\n"})
+    counting.base("one")
+    counting.write({"red": ""})
+    counting.base("one", here=False)  # work stands on the tree: nothing red could become old by it
+    counting.write({"red": "no database\n"})
+    counting.base("one", here=False)
+    assert counting.check().status == "failed"
+
+
+def test_what_passed_in_a_round_is_new_when_it_is_broken_later(counting):
+    counting.write({"red": "no database\n"})
+    counting.base("one")
+    counting.write({"red": ""})
+    counting.check()
+    counting.write({"red": "no database\n"})
+    counting.bases = counting.recalled("one")
+    assert counting.check().status == "failed"
+
+
+def test_fewer_problems_on_the_way_are_all_that_is_old(counting):
+    counting.write({"red": "9 errors, 1 warnings\n"})
+    counting.base("one")
+    counting.write({"red": "1 errors, 2 warnings\n"})
+    assert counting.check().status == "failed"
+    counting.write({"red": "2 errors, 1 warnings\n"})
+    counting.bases = counting.recalled("one")
+    assert counting.check().status == "failed"
+    counting.write({"red": "1 errors, 1 warnings\n"})
+    assert counting.check().status == "verified"
+
+
+def test_what_was_measured_while_the_tree_changed_is_not_for_others(counting):
+    suite = counting.suite()
+    suite.recall("one", "first")
+    suite.baseline(counting.work / "out", marker=counting.marker)
+    suite.keep_baseline(unchanged=False)
+    assert counting.recalled("one") != {}
+    assert counting.recalled("one", "second") == {}
 
 
 def test_a_baseline_of_another_command_or_environment_is_not_used(counting):
     counting.base("one")
     counting.gates = declared_gates([shell("count", "true")])
-    assert counting.suite().cached_baseline("one") is None
+    assert counting.recalled("one") == {}
 
 
 def test_another_environment_has_another_baseline(project):
@@ -76,15 +136,15 @@ def test_another_environment_has_another_baseline(project):
     project.base("one")
     project.venv(project.root / "venv")
     (project.root / ".venv" / "bin" / "python").unlink()
-    assert project.suite().cached_baseline("one") is None
+    assert project.recalled("one") == {}
 
 
 @pytest.mark.parametrize("damage", ["", "{}", "[1]", "\x00"])
 def test_a_damaged_cache_is_no_baseline(counting, damage):
     counting.base("one")
-    (kept,) = (counting.work / "cache").iterdir()
-    kept.write_text(damage)
-    assert counting.suite().cached_baseline("one") is None
+    (key,) = counting.kept
+    counting.kept[key] = damage
+    assert counting.recalled("one") == {}
 
 
 def test_a_command_passes_when_it_exits_with_0(counting):
@@ -168,7 +228,7 @@ def test_describe_tells_what_is_really_run(project):
 
 def test_the_limit_of_all_gates_is_shared(bare):
     bare.gates = declared_gates([shell("slow", "sleep 600"), shell("next", "true")])
-    report = bare.suite().check(None, bare.work, marker=bare.marker, timeout_s=0.5)
+    report = bare.suite().check(bare.work, marker=bare.marker, timeout_s=0.5)
     assert [v.result.outcome for v in report.verdicts] == [GateOutcome.TIMEOUT] * 2
     assert report.status == "failed"
 
@@ -203,14 +263,14 @@ def test_an_environment_made_meanwhile_is_found(bare, monkeypatch):
     monkeypatch.setenv("PATH", str(bare.work))
     bare.write({"test_it.py": "def test_a(): pass\n"})
     suite = bare.suite()
-    base = suite.baseline("tree", bare.work / "out", marker=bare.marker)
-    assert base["pytest"].outcome is GateOutcome.TOOL_MISSING
+    suite.baseline(bare.work / "out", marker=bare.marker)
+    assert suite.base["pytest"].outcome is GateOutcome.TOOL_MISSING
     bare.venv()
     monkeypatch.undo()
-    assert suite.check(base, bare.work / "out", marker=bare.marker).status == "verified"
+    assert suite.check(bare.work / "out", marker=bare.marker).status == "verified"
 
 
-def test_a_stop_in_the_middle_ends_the_gate_and_keeps_no_baseline(bare):
+def test_a_stop_in_the_middle_ends_the_gate_and_starts_no_other(bare):
     bare.gates = declared_gates([shell("long", "touch started; sleep 600"), shell("next", "touch never")])
     cancel = threading.Event()
 
@@ -222,8 +282,8 @@ def test_a_stop_in_the_middle_ends_the_gate_and_keeps_no_baseline(bare):
     thread = threading.Thread(target=stop_once_started)
     thread.start()
     suite = bare.suite()
-    results = suite.baseline("tree", bare.work / "out", marker=bare.marker, cancel=cancel)
+    suite.recall("tree", "first")
+    suite.baseline(bare.work / "out", marker=bare.marker, cancel=cancel)
     thread.join()
-    assert results["long"].failures[0].title == "stopped before it ended"
+    assert suite.base["long"].failures[0].title == "stopped before it ended"
     assert not (bare.root / "never").exists()
-    assert suite.cached_baseline("tree") is None
