@@ -59,7 +59,7 @@ def show(blocker_id: str = ID, json: bool = JSON) -> None:
     if blocker.answer:
         say(f"\nAnswer: {blocker.answer}")
     else:
-        say(f"\n{answer_step(blocker)}")
+        say(f"\n{answer_step(store, blocker)}")
 
 
 @app.command()

@@ -47,12 +47,13 @@ def next_step(store: Store, task: Task) -> Step | None:
     if task.status is TaskStatus.BLOCKED:
         waiting = store.blockers.list(status=BlockerStatus.OPEN, task_id=task.id)
         if waiting:
-            return answer_step(waiting[-1])
+            return answer_step(store, waiting[-1])
     over = run is None or run.leftover is Leftover.UNDONE or run.status is RunStatus.COMPLETED
     if run is None or (over and task.status in (TaskStatus.READY, TaskStatus.BACKLOG)):
         return _start(store, task)
-    if by_hand and task.status is TaskStatus.FAILED:
-        return Step("Mend it and check again", f"cf work verify {short}")
+    if by_hand and task.status in (TaskStatus.FAILED, TaskStatus.BLOCKED):
+        mend = "Mend it and check" if task.status is TaskStatus.FAILED else "Check"
+        return Step(f"{mend} again", f"cf work verify {short}")
     if by_hand and run.status is RunStatus.STOPPED:
         left = run.leftover is Leftover.PENDING
         return Step("Go on by hand", f"cf work start {short}") if left else _start(store, task)
@@ -85,7 +86,7 @@ def next_of_all(workspace: Workspace) -> tuple[Task, Step] | None:
     return (task, step) if task is not None and step is not None else None
 
 
-def answer_step(blocker: Blocker) -> Step:
+def answer_step(store: Store, blocker: Blocker) -> Step:
     """How to get past a blocker: an answer, or just the next try where the obstacle lies outside."""
     answer = f'cf blocker answer {blocker.id[:8]} "…"'
     if blocker.run_id is None:
@@ -93,6 +94,8 @@ def answer_step(blocker: Blocker) -> Step:
     resume = f"cf work resume {blocker.task_id[:8]}"
     if blocker.kind in (ErrorClass.AUTH.value, ErrorClass.BILLING.value, ErrorClass.QUOTA.value):
         return Step("When that is settled", resume)
+    if store.runs.get(blocker.run_id).kind is RunKind.MANUAL:
+        return Step("Put it right, or answer", f"{answer}, then: cf work verify {blocker.task_id[:8]}")
     return Step("Answer", f"{answer}, then: {resume}")
 
 

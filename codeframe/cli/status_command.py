@@ -38,7 +38,7 @@ def status(json: bool = typer.Option(False, "--json", help="Print as JSON.")) ->
     for run in running:
         say(f"Running: {run.task_id[:8]} “{store.tasks.get(run.task_id).title}” with {run.engine}")
     for blocker in blockers:
-        say(f"Blocked: {blocker.task_id[:8]} {blocker.question}\n  {answer_step(blocker)}")
+        say(f"Blocked: {blocker.task_id[:8]} {blocker.question}\n  {answer_step(workspace.store, blocker)}")
     for run in running:
         if run.kind is RunKind.MANUAL:
             say(f"  {next_step(store, store.tasks.get(run.task_id))}")

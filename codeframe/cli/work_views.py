@@ -57,7 +57,7 @@ def status(json: bool = JSON) -> None:
     else:
         say("Nothing is running.")
     for blocker in blockers:
-        say(f"Blocked: {blocker.task_id[:8]} {blocker.question}\n  {answer_step(blocker)}")
+        say(f"Blocked: {blocker.task_id[:8]} {blocker.question}\n  {answer_step(workspace.store, blocker)}")
 
 
 def show(task_id: str = ID, json: bool = JSON) -> None:

@@ -212,7 +212,8 @@ def check_status(workspace: Workspace, task: Task, previous: Run | None, request
         )
     if task.status is TaskStatus.BLOCKED and request.kind in (RunKind.START, RunKind.MANUAL):
         waiting = workspace.store.blockers.list(status=BlockerStatus.OPEN, task_id=task.id)
-        on = f"cf work resume {short}" if previous is not None else f"cf work start {short} --execute"
+        verb = "verify" if previous is not None and previous.kind is RunKind.MANUAL else "resume"
+        on = f"cf work {verb} {short}" if previous is not None else f"cf work start {short} --execute"
         hint = f"Type: {on}"
         if waiting:
             hint = f'Answer it: cf blocker answer {waiting[-1].id[:8]} "your answer", then: {on}'

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from codeframe.core import config as configuration
 from codeframe.core import continuing
+from codeframe.core.adapters import questions
 from codeframe.core.adapters.gate_check import GateCheck, in_words
+from codeframe.core.adapters.integrity_check import IntegrityCheck
 from codeframe.core.adapters.rounds import RoundRecord
 from codeframe.core.admission import (
     Request,
@@ -26,6 +28,7 @@ from codeframe.core.admission import (
 )
 from codeframe.core.agent_adapter import AgentResult, AgentResultStatus
 from codeframe.core.errors import CodeFrameError
+from codeframe.core.head_moves import own_start
 from codeframe.core.leftovers import IN_TREE, OPEN_START, baseline_run, snapshots_of, without_call
 from codeframe.core.models import ErrorClass, Leftover, Run, RunKind, RunStatus, Task, TaskStatus, utc_now
 from codeframe.core.redaction import Redactor
@@ -41,7 +44,8 @@ if TYPE_CHECKING:
     from codeframe.core.gates import GateReport, GateSuite
 
 BY_HAND = "manual"  # stands in a run's row where others have their engine
-_OPENED = (TaskStatus.READY, TaskStatus.BACKLOG, TaskStatus.FAILED)
+_OPENED = (TaskStatus.READY, TaskStatus.BACKLOG, TaskStatus.FAILED, TaskStatus.BLOCKED)
+_VERIFIED_AGAIN = {(TaskStatus.FAILED, RunStatus.FAILED), (TaskStatus.BLOCKED, RunStatus.BLOCKED)}
 Say = Callable[[str], None]
 
 
@@ -86,7 +90,7 @@ def open_run(workspace: Workspace, task: Task, request: Request, say: Say, stop:
         run = _claim(workspace, task, base.commit, goes_on, options)
         if not options.no_gates and goes_on is None:
             suite = gate_suite(workspace, config, strict=options.strict)
-            run = _baseline(workspace, run, snapshots, base, suite, say, stop)
+            _baseline(workspace, run, snapshots, base, suite, say, stop)
     return run
 
 
@@ -124,12 +128,13 @@ def verify(workspace: Workspace, check: Check, say: Say, stop: StopSwitch) -> Ru
                 f"Nothing has changed since task {task.id[:8]} was opened, so there is nothing to verify.",
                 f"Do the work, then: cf work verify {task.id[:8]}; or give it up: cf work stop {task.id[:8]}",
             )
-        report = None
+        report = integrity = None
         if check.gates is not None:
-            first = baseline_run(workspace, run).base or end.commit
-            baseline = check.gates.cached_baseline(snapshots.load(first).tree)
+            first = baseline_run(workspace, run)
+            check.gates.recall(snapshots.load(first.base or end.commit).tree, first.id)
+            no_baseline = not check.gates.base
             deadline = time.monotonic() + options.timeout_s
-            checked = GateCheck(check.gates, baseline, snapshots, stop.event, say).run(
+            checked = GateCheck(check.gates, snapshots, stop.event, say).run(
                 task.id, end, {change.path for change in record.changes}, workspace.run_dir(run.id) / "gates-0",
                 f"{run.id}/gates-0", lambda: deadline - time.monotonic(), record.start,
             )  # fmt: skip
@@ -141,9 +146,15 @@ def verify(workspace: Workspace, check: Check, say: Say, stop: StopSwitch) -> Ru
                 record = record._replace(gates_end=checked.left.commit, gates_changes=checked.changes)
             for line in report.summary_lines():
                 say(line)
-            if baseline is None and report.status == "failed":
+            if no_baseline and report.status == "failed":
                 say("There is no baseline from before the work began, so every failure counts.")
-        return _conclude(workspace, run, record, report, options)
+            integrity = IntegrityCheck(
+                snapshots, workspace.root, Redactor(os.environ).redact,
+                continuing.checks_before(workspace, snapshots, run), policy=options.integrity,
+            )  # fmt: skip
+            integrity.look([record], report)
+            record = record._replace(weaker=integrity.found)
+        return _conclude(workspace, run, record, report, integrity, options)
 
 
 def give_up(workspace: Workspace, run: Run, *, force: bool = False) -> Run:
@@ -179,7 +190,10 @@ def hand_over(workspace: Workspace, task: Task) -> bool:
 def span_now(workspace: Workspace, run: Run) -> tuple[str, str]:
     """(start, the tree as it is now) of an open run by hand, as snapshots."""
     _refuse_elsewhere(workspace, run)
-    return run.process[OPEN_START], snapshots_of(workspace).take(run.task_id, "check").commit
+    snapshots = snapshots_of(workspace)
+    now = snapshots.take(run.task_id, "check")
+    start = own_start(snapshots, run.task_id, snapshots.load(run.process[OPEN_START]), now)
+    return start.commit, now.commit
 
 
 # -- the parts --------------------------------------------------------------------------------------
@@ -195,33 +209,44 @@ def _claim(workspace: Workspace, task: Task, start: str, previous: Run | None, o
 
 def _baseline(
     workspace: Workspace, run: Run, snapshots: Snapshots, base: Snapshot, suite: GateSuite, say: Say, stop: StopSwitch
-) -> Run:  # fmt: skip
+) -> None:  # fmt: skip
+    """Measure the baseline. What changes meanwhile is the task's: a person need not wait, and nothing tells their
+    work from what the gates do."""
     if not suite.names:
-        return run
+        return
     if Trust(workspace).untrusted(gate_items(workspace, suite)) is not None:
         say(
             "The gates are not trusted (cf trust), so they do not run now; at the end every failure will count."
         )
-        return run
-    if set(suite.cached_baseline(base.tree) or ()) == set(suite.names):
-        return run
-    say("Running the gates once before you begin: " + ", ".join(suite.names) + ".")
+        return
+    suite.recall(base.tree, run.id)
+    if not (names := suite.to_run()):
+        return
+    say("Running the gates once before you begin: " + ", ".join(names) + ".")
     out = workspace.run_dir(run.id) / "gates-base"
-    suite.baseline(base.tree, out, marker=f"{run.id}/gates-base", cancel=stop.event)
-    start = snapshots.take(run.task_id, "start", unless=base)
-    if start is base:
-        return run
-    say(f"Running the gates changed: {in_words(snapshots.changes(base.commit, start.commit))}.")
-    return workspace.store.runs.update(run.id, process={**run.process, OPEN_START: start.commit})
+    suite.baseline(out, marker=f"{run.id}/gates-base", cancel=stop.event)
+    after = snapshots.take(run.task_id, "gates", unless=base)
+    if after is not base:
+        say(
+            f"While they ran, this changed: {in_words(snapshots.changes(base.commit, after.commit))}. "
+            "It counts as the task's."
+        )
+        if red := suite.to_run():
+            say(
+                f"Whether {', '.join(red)} failed before that is not known; at the end every failure will count."
+            )
+            suite.base = {name: result for name, result in suite.base.items() if name not in red}
+    if not stop.event.is_set():
+        suite.keep_baseline(unchanged=after is base)
 
 
 def _to_verify(workspace: Workspace, task: Task) -> Run:
-    """The open run by hand, or the one that failed last; CodeFrameError where the last run is neither."""
+    """The open run by hand, or the last one if it failed or asked something; else CodeFrameError."""
     run = open_by_hand(workspace, task)
     if run is None:
         run = workspace.store.runs.latest(task.id)
-        failed = task.status is TaskStatus.FAILED and run is not None and run.kind is RunKind.MANUAL
-        if run is None or not failed:
+        again = run is not None and (task.status, run.status) in _VERIFIED_AGAIN
+        if run is None or run.kind is not RunKind.MANUAL or not again:
             raise CodeFrameError(
                 f"Task {task.id[:8]} ({task.status.value}) is not being done by hand.",
                 f"Open it: cf work start {task.id[:8]}",
@@ -250,8 +275,8 @@ def _refuse_elsewhere(workspace: Workspace, run: Run) -> None:
 
 def _record(workspace: Workspace, run: Run, snapshots: Snapshots) -> tuple[RoundRecord, Snapshot]:
     """What was done since the run began, with its `end` snapshot."""
-    start = snapshots.load(run.process[OPEN_START])
     end = snapshots.take(run.task_id, "end")
+    start = own_start(snapshots, run.task_id, snapshots.load(run.process[OPEN_START]), end)
     changes = tuple(snapshots.changes(start.commit, end.commit))
     commits = tuple(snapshots.commits_between(start, end))
     result = AgentResult(AgentResultStatus.COMPLETED)
@@ -259,33 +284,55 @@ def _record(workspace: Workspace, run: Run, snapshots: Snapshots) -> tuple[Round
 
 
 def _conclude(
-    workspace: Workspace, run: Run, record: RoundRecord, report: GateReport | None, options: RunOptions
+    workspace: Workspace,
+    run: Run,
+    record: RoundRecord,
+    report: GateReport | None,
+    integrity: IntegrityCheck | None,
+    options: RunOptions,
 ) -> Run:
-    error = None
+    error = question = None
     if report is not None and report.status == "failed":
         error = "The gates fail."
         continuing.keep_feedback(workspace.run_dir(run.id), Redactor(os.environ).redact(report.feedback()))
+    elif integrity is not None and integrity.open:
+        question = questions.checks_changed(list(map(str, integrity.open)), by="this work")
     elif options.require_gates and (report is None or report.status == "unverified"):
         error = "The work is unverified and --require-gates is set."
     status = (RunStatus.FAILED, TaskStatus.FAILED) if error else (RunStatus.COMPLETED, TaskStatus.DONE)
+    if question is not None:
+        status = (RunStatus.BLOCKED, TaskStatus.BLOCKED)
     return _finish(
-        workspace, run, record, *status, error=error, error_class=ErrorClass.GATES if error else None,
+        workspace, run, record, *status, error=error, error_class=ErrorClass.GATES if error or question else None,
+        blocker=(question, ErrorClass.GATES.value) if question else None, integrity=integrity,
         verification=report.status if report else "unverified",
     )  # fmt: skip
 
 
 def _finish(
-    workspace: Workspace, run: Run, record: RoundRecord | None, status: RunStatus, task: TaskStatus, **values: Any
-) -> Run:  # fmt: skip
+    workspace: Workspace,
+    run: Run,
+    record: RoundRecord | None,
+    status: RunStatus,
+    task: TaskStatus,
+    *,
+    integrity: IntegrityCheck | None = None,
+    **values: Any,
+) -> Run:
     """The evidence and the verdict, in one transaction. Without a record what was done is not known."""
     changed = record is None or record.changed
     done = status is RunStatus.COMPLETED
     kept = record if record is not None and (changed or record.gates is not None) else None
+    notes = integrity.notes() if integrity and status is not RunStatus.BLOCKED else []
+    if kept is not None and kept.start != run.process[OPEN_START]:
+        came = snapshots_of(workspace).changes(run.process[OPEN_START], kept.start)
+        notes.append(f"came with commits made elsewhere, so it is not the task's: {in_words(came)}")
     evidence = {
         "changed": changed,
-        "notes": [],
+        "notes": notes,
         "gates": kept.gates if kept else None,
         "commits": list(kept.commits) if kept else [],
+        **(integrity.evidence(asked=status is RunStatus.BLOCKED) if integrity else {}),
     }
     redactor = Redactor(os.environ)
     with workspace.store.write():
@@ -293,6 +340,8 @@ def _finish(
             workspace.store.runs.add_round(run.id, 0, redactor.redact_all(kept.to_dict()))
         if done:
             continuing.accept(workspace, run)
+        elif status is RunStatus.BLOCKED:
+            continuing.settle_blockers(workspace, run)
         return workspace.store.runs.finish(
             run.id, status, task, leftover=Leftover.PENDING if changed and not done else Leftover.NONE,
             rounds=1 if kept else 0, end=kept.left if kept else run.end, process=without_call(run),

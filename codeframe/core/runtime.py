@@ -208,9 +208,7 @@ class _Job:
             self._say(f"Running the gates before the engine started changed: {changed}.")
         return start
 
-    def _wrap(
-        self, adapter: AgentAdapter, suite: GateSuite | None, start: Snapshot
-    ) -> VerificationWrapper:
+    def _wrap(self, adapter: AgentAdapter, suite: GateSuite | None, start: Snapshot) -> VerificationWrapper:
         options, here = self.options, (self.workspace, self.run)
         if suite is not None:
             before = continuing.checks_before(self.workspace, self.snapshots, self.run)

@@ -158,6 +158,14 @@ class SnapshotIndex:
             self._seed(user)
             return self._store(user, fresh)
 
+    def with_entries(self, tree: str, entries: Mapping[str, Entry | None]) -> str:
+        """The id of `tree` with other entries (None: nothing there)."""
+        gone = Entry("0", "0" * len(tree))
+        raw = self._raw.on(index=self._cache / "index.restated")
+        raw.run("read-tree", tree)
+        raw.put({path: entry or gone for path, entry in entries.items()})
+        return raw.run("write-tree", "--missing-ok").stdout.decode().strip()
+
     def _on_copy(self, *args: str, env: Mapping[str, str] | None = None) -> Completed:
         env = {**(env or {}), "GIT_INDEX_FILE": str(self._copy)}
         return self._git.run(*args, env=env, pass_fds=(self._lock_fd,))

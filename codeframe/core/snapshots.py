@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -165,12 +165,46 @@ class Snapshots:
                 "uncertain": doubtful,
                 "permissions": permissions,
             }
-            message = f"On {_short(branch)}: codeframe {label} of {task_id}\n\n{json.dumps(facts)}"
-            commit = self._commit(tree, [*_parents(head), staged()], message)
-            # The empty old value: the ref must be new.
-            self.git.run("update-ref", facts["ref"], commit, "", env=_NO_REFLOG)
-            self._taken[commit] = _snapshot(commit, tree, facts)
-            return self._taken[commit]
+            return self._keep(task_id, tree, facts, staged())
+
+    def restate(
+        self,
+        task_id: str,
+        start: Snapshot,
+        end: Snapshot,
+        came: Mapping[str, Entry | None],
+        head: str | None,
+    ) -> Snapshot:
+        """Keep `start` anew as if HEAD had been at `head` and `came` (None: nothing) in the tree and staged, with
+        the permissions that these files had at `end`."""
+        with self._index.locked():
+            tree, staged = (self._index.with_entries(of, came) for of in (start.tree, start.index_tree))
+            number = self._position(task_id)[2]
+            permissions = start.permissions
+            if permissions is not None and (last := self.permissions(end)) is not None:
+                other = {
+                    bits: [p for p in paths if p not in came] for bits, paths in permissions["other"].items()
+                }
+                for path in came.keys() & last.files.keys():
+                    other.setdefault(f"{last.files[path]:o}", []).append(path)
+                permissions = {**permissions, "other": other}
+            facts = {name: getattr(start, name) for name in start._fields if name not in ("commit", "tree")}
+            facts |= {"ref": f"{self._prefix}/{task_id}/{number}", "head": head, "index_tree": staged}
+            facts["left_out"] = [(each.path, each.reason, each.mark) for each in start.left_out]
+            facts["permissions"] = permissions
+            index = self._commit(staged, _parents(head), f"index on {_short(start.branch)}")
+            return self._keep(task_id, tree, facts, index)
+
+    def _keep(self, task_id: str, tree: str, facts: dict[str, Any], staged: str) -> Snapshot:
+        """The commit of a snapshot and its ref; `staged` is the commit of what was staged."""
+        message = (
+            f"On {_short(facts['branch'])}: codeframe {facts['label']} of {task_id}\n\n{json.dumps(facts)}"
+        )
+        commit = self._commit(tree, [*_parents(facts["head"]), staged], message)
+        # The empty old value: the ref must be new.
+        self.git.run("update-ref", facts["ref"], commit, "", env=_NO_REFLOG)
+        self._taken[commit] = _snapshot(commit, tree, facts)
+        return self._taken[commit]
 
     def load(self, commit: str) -> Snapshot:
         """The snapshot kept as `commit` (full id). Raises CodeFrameError when it is none or is gone."""

@@ -71,7 +71,7 @@ def undo(
     kept: dict[str, str] = {}
     for work in works:
         work.run(restored, kept)
-    note = _note(spans[0][0], spans[-1][1], safety) if spans and not only else ""
+    note = _note(spans, safety) if spans and not only else ""
     restored -= kept.keys()  # a later span given back, an earlier one not
     return UndoResult(tuple(sorted(restored)), tuple(sorted(kept.items())), safety, note)
 
@@ -301,16 +301,19 @@ def _restore_index(snapshots: Snapshots, changes: Iterable[tuple[str, Entry | No
     put_entries(snapshots.git, steps)
 
 
-def _note(base: Snapshot, end: Snapshot, now: Snapshot) -> str:
+def _note(spans: Sequence[tuple[Snapshot, Snapshot]], now: Snapshot) -> str:
     """What undo leaves to the person: another branch, commits the run made by itself."""
+    base, end = spans[0][0], spans[-1][1]
     if base.branch != now.branch:
         where, was = ((each.branch or "no branch").removeprefix("refs/heads/") for each in (now, base))
         return f"HEAD is on {where} and was on {was} before the run; to go back type: git switch {was}"
-    if base.head == end.head or base.head is None:
+    heads = [(start.head, end.head) for start, end in spans]
+    if all(before == after for before, after in heads) or base.head is None:
         return ""
-    if now.head == end.head:
+    others = any(before[1] != after[0] for before, after in zip(heads, heads[1:], strict=False))
+    if now.head == end.head and not others:
         return f"The run's own commits are kept; to drop them type: git reset --soft {base.head}"
-    return f"The run's own commits are kept, with later ones on top; to see them type: git log {base.head}.."
+    return f"The run's own commits are kept, with others among or on top of them; to see them type: git log {base.head}.."
 
 
 def is_ignore_file(path: str) -> bool:

@@ -37,12 +37,12 @@ def tests_gone(tests: Sequence[str]) -> str:
     )
 
 
-def checks_changed(lines: Sequence[str]) -> str:
-    """The gates pass, and what blocks is what the engine did to the checks; `lines` say what, one each."""
+def checks_changed(lines: Sequence[str], by: str = "the engine") -> str:
+    """The gates pass, and what blocks is what was done to the checks; `lines` say what, one each."""
     listed = "; ".join(lines[:_LISTED]) + (
         f"; and {len(lines) - _LISTED} more" if len(lines) > _LISTED else ""
     )
-    return f"The gates pass, but the engine changed the checks themselves: {listed}. Is that wanted?"
+    return f"The gates pass, but {by} changed the checks themselves: {listed}. Is that wanted?"
 
 
 def untrusted(named: str) -> str:

@@ -103,9 +103,7 @@ class VerificationWrapper:
         self._untrusted = untrusted
         self._events = EventStream()
         self._cancel = threading.Event()
-        self._gates = (
-            GateCheck(gates, snapshots, self._cancel, self._say) if gates is not None else None
-        )
+        self._gates = GateCheck(gates, snapshots, self._cancel, self._say) if gates is not None else None
         self._capabilities: Capabilities = getattr(type(inner), "capabilities", Capabilities())
         self.rounds: list[RoundRecord] = []
         self.report: GateReport | None = None

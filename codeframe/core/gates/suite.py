@@ -17,7 +17,7 @@ from typing import Protocol
 from codeframe.core.gates.compare import GateVerdict, compare, passed_now, still_old
 from codeframe.core.gates.discovery import KINDS, find_gates, hints
 from codeframe.core.gates.kind import Missing, Tool
-from codeframe.core.gates.model import Failure, Gate, GateOutcome, GateResult
+from codeframe.core.gates.model import Gate, GateOutcome, GateResult
 from codeframe.core.gates.project import Project
 from codeframe.core.gates.report import GateReport
 from codeframe.core.gates.runner import Command, not_run, out_of_time, run_gate
