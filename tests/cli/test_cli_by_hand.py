@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from codeframe.core.models import Run
+from codeframe.core.models import BlockerStatus, Run
 from codeframe.core.store import Store
 from codeframe.core.workspace import find_workspace
 from tests.cli.conftest import Cf, refused
@@ -262,3 +262,57 @@ def test_without_an_id_the_next_task_is_only_shown(gated: Cf) -> None:
     said = gated("work", "start")
     assert "Nothing was started." in said.stderr
     assert (status(gated, task), store(gated).runs.latest(task)) == ("READY", None)
+
+
+def test_commits_pulled_from_others_are_neither_the_tasks_nor_undone(gated: Cf) -> None:
+    git(gated.where.parent, "clone", "-q", gated.where.name, "theirs")
+    theirs = gated.where.with_name("theirs")
+    for name, value in (("user.name", "C"), ("user.email", "c@example.invalid")):
+        git(theirs, "config", name, value)
+    commit(theirs, "a colleague's", {"README.md": "theirs\n", "theirs.py": ""})
+    task = opened(gated)
+    git(gated.where, "pull", "-q", str(theirs), "main")
+    assert "theirs" not in gated("work", "diff", task).stdout
+    refused(gated("work", "verify", task, code=1), "Nothing has changed")
+    write(gated.where, {"work.py": "x = 1\n"})
+    said = gated("work", "verify", task).stdout
+    assert "not the task's: modified README.md, created theirs.py" in said
+    assert [r["files"] for r in store(gated).runs.rounds(latest(gated, task).id)] == [["created work.py"]]
+    undone = gated("work", "undo", task)
+    assert "git reset" not in undone.stdout + undone.stderr
+    assert git(gated.where, "status", "--porcelain") == ""
+    assert (gated.where / "README.md").read_text() == "theirs\n"
+
+
+def test_what_is_begun_while_the_opening_gates_run_is_part_of_the_task(cf: Cf) -> None:
+    # The gate itself writes what a person would: the two cannot be told apart.
+    script = "test -e .git/ran || { touch .git/ran; echo x > work.py; exit 1; }; exit 1"
+    cf("config", "set", "gates", json.dumps([{"name": "check", "command": ["sh", "-c", script]}]))
+    task = cf.add("Write it")
+    said = cf("work", "start", task).stderr
+    assert "this changed: created work.py. It counts as the task's." in said
+    assert "Whether check failed before that is not known" in said
+    assert "1 new failure" in cf("work", "verify", task, code=1).stderr
+    assert "created work.py" in cf("work", "why", task).stdout
+
+
+TESTED = "def test_a():\n    assert 1 + 1 == 2\n"
+
+
+@pytest.mark.parametrize("policy", ["report", "block"])
+def test_checks_weakened_by_hand_are_told_and_block_as_an_engines(gated: Cf, policy: str) -> None:
+    commit(gated.where, "a test", {"test_it.py": TESTED})
+    write(gated.where, {".codeframe/config.yaml": f"gates: {GATE}\nintegrity: {policy}\n"})
+    task = opened(gated)
+    write(gated.where, {"test_it.py": "def test_a():\n    pass\n"})
+    if policy == "report":
+        assert "check changed: test_it.py:1: test_a: emptied" in gated("work", "verify", task).stdout
+        return
+    said = gated("work", "verify", task, code=3).stdout
+    assert "this work changed the checks themselves: test_it.py:1: test_a: emptied. Is that wanted?" in said
+    assert f"then: cf work verify {task[:8]}" in said
+    gated("work", "verify", task, code=3)  # neither put right nor answered
+    (blocker,) = store(gated).blockers.list(status=BlockerStatus.OPEN)
+    assert f"cf work verify {task[:8]}" in gated("blocker", "answer", blocker.id, "yes").stdout
+    assert "COMPLETED, verified" in gated("work", "verify", task).stdout
+    assert store(gated).blockers.list(status=BlockerStatus.OPEN) == []
