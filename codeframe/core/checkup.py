@@ -260,7 +260,7 @@ def _temporaries(workspace: Workspace) -> Iterator[Finding]:
         return
     patterns = (
         "workspace.json.new", f"{DATABASE}.new*", "gates-*", "index/*/*.new", "index/*/*.tmp", "index/*/*.lock",
-        "index/*/commit-*.index*", "index/*/undo/*", "baselines/.new-*", "runs/*/*.new",
+        "index/*/commit-*.index*", "index/*/undo/*", "runs/*/*.new",
     )  # fmt: skip
     found = [each for pattern in patterns for each in sorted(state.glob(pattern))]
     # `cf gates run` holds no lock but that of its folder.

@@ -15,7 +15,7 @@ from codeframe.core.snapshots import Snapshot, Snapshots
 # How the log calls steps that made a commit of what was in the tree. A merge's result is not among them: it
 # holds what came in, and the two cannot be told apart.
 _MADE_HERE = re.compile(
-    r"(commit(?! \(merge\))|cherry-pick|revert|am|[\w -]*\((pick|reword|edit|fixup|squash)\)):"
+    r"(commit( \((?!merge)[\w-]+\))?|cherry-pick|revert|am|[\w -]+ \((pick|reword|edit|fixup|squash|continue)\)):"
 )
 
 
@@ -46,7 +46,11 @@ def own_start(snapshots: Snapshots, task_id: str, start: Snapshot, end: Snapshot
                 came[path] = after
         if not here:
             head = step.new
-    return snapshots.restate(task_id, start, end, came, head) if came else start
+    if not came:
+        return start
+    counted = snapshots.restate(task_id, start, end, came, head)
+    moved = (counted.tree, counted.index_tree) != (start.tree, start.index_tree)
+    return counted if moved else start  # switched away and back
 
 
 def _steps(snapshots: Snapshots, start: Snapshot, head: str) -> list[_Step]:

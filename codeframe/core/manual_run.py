@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from codeframe.core.gates import GateReport, GateSuite
 
 BY_HAND = "manual"  # stands in a run's row where others have their engine
-_OPENED = (TaskStatus.READY, TaskStatus.BACKLOG, TaskStatus.FAILED, TaskStatus.BLOCKED)
+_OPENED = (TaskStatus.READY, TaskStatus.BACKLOG, TaskStatus.FAILED)
 _VERIFIED_AGAIN = {(TaskStatus.FAILED, RunStatus.FAILED), (TaskStatus.BLOCKED, RunStatus.BLOCKED)}
 Say = Callable[[str], None]
 
@@ -201,9 +201,11 @@ def span_now(workspace: Workspace, run: Run) -> tuple[str, str]:
 
 def _claim(workspace: Workspace, task: Task, start: str, previous: Run | None, options: RunOptions) -> Run:
     process = {"tree": workspace.tree_key, "toplevel": str(workspace.repo.toplevel), OPEN_START: start}
+    asked = previous is not None and previous.status is RunStatus.BLOCKED
     return workspace.store.runs.claim(
         task.id, engine=BY_HAND, engine_why="by hand", kind=RunKind.MANUAL, options=options.to_dict(),
-        process=process, base=start, end=start, previous_run_id=previous.id if previous else None, expect=_OPENED,
+        process=process, base=start, end=start, previous_run_id=previous.id if previous else None,
+        expect=(*_OPENED, TaskStatus.BLOCKED) if asked else _OPENED,
     )  # fmt: skip
 
 

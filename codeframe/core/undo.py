@@ -11,6 +11,7 @@ import os
 import shlex
 import stat
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -310,10 +311,10 @@ def _note(spans: Sequence[tuple[Snapshot, Snapshot]], now: Snapshot) -> str:
     heads = [(start.head, end.head) for start, end in spans]
     if all(before == after for before, after in heads) or base.head is None:
         return ""
-    others = any(before[1] != after[0] for before, after in zip(heads, heads[1:], strict=False))
+    others = any(before[1] != after[0] for before, after in pairwise(heads))
     if now.head == end.head and not others:
         return f"The run's own commits are kept; to drop them type: git reset --soft {base.head}"
-    return f"The run's own commits are kept, with others among or on top of them; to see them type: git log {base.head}.."
+    return f"The run's own commits are kept, among others; to see them type: git log {base.head}.."
 
 
 def is_ignore_file(path: str) -> bool:

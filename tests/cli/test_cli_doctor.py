@@ -226,7 +226,7 @@ def test_what_killed_commands_left_half_written_is_removed_by_fix(cf: Cf) -> Non
     cf.add()
     litter = [
         workspace.state_dir / name
-        for name in ("gates-abc/log", "index/main/index.new", "index/main/commit-1.index", "baselines/.new-1")
+        for name in ("gates-abc/log", "index/main/index.new", "index/main/commit-1.index")
     ]
     litter += [
         workspace.config_dir / ".config.yaml.123.codeframe-new",

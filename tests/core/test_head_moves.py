@@ -90,6 +90,7 @@ def do(here: Path, steps: str) -> None:
         "COMMIT",
         "pull -q; WORK",
         "pull -q; COMMIT",
+        "pull -q; WORK; add -A; commit -q --amend --no-edit",
         "COMMIT; pull -q --no-edit",
         "COMMIT; pull -q --rebase",
         "switch -q feature; WORK",
