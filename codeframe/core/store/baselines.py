@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
-
 from codeframe.core.store.database import Database
 
 
@@ -15,11 +13,15 @@ class BaselineStore:
 
     def get(self, key: str, /) -> str | None:
         """What was kept under `key` last."""
+        import zlib
+
         rows = self._db.query("SELECT result FROM baselines WHERE key = ?", (key,))
         return zlib.decompress(rows[0][0]).decode() if rows else None
 
     def __setitem__(self, key: str, text: str, /) -> None:
         """Keep `text`; a test suite names thousands of tests, so it is compressed."""
+        import zlib
+
         with self._db.write() as connection:
             connection.execute(
                 "INSERT OR REPLACE INTO baselines (key, result) VALUES (?, ?)",
