@@ -135,7 +135,8 @@ def test_undo_gives_back_bytes_types_modes_and_what_was_staged(
         result = undo(ours, "t", [(base, end)])
         assert result.kept == ()
         assert (files(where), staged(where)) == (before, index)
-        assert set(result.restored) == {
+        # An empty folder that comes back with them is no file.
+        assert {path for path in result.restored if not path.endswith("/")} == {
             path for path in before.keys() | after.keys() if before.get(path) != after.get(path)
         }
         # The undo can be undone.
