@@ -77,6 +77,28 @@ def whole_number(option: str, least: int, most: int | None = None) -> Callable[[
     return parse
 
 
+def amount(option: str, value: str) -> float:
+    """An amount of money above 0. UsageError for anything else."""
+    try:
+        number = float(value.removeprefix("$"))
+    except ValueError:
+        number = -1.0
+    if not 0 < number < 1e9:
+        raise UsageError(f"{option} takes an amount above 0, not “{value}”.", f"Type: {option} 2.50")
+    return number
+
+
+def names(option: str, value: str) -> list[str]:
+    """Names parted by commas; none for "", which is how a configured list is switched off. UsageError where one is
+    empty."""
+    found = [name.strip() for name in value.split(",")] if value.strip() else []
+    if not all(found):
+        raise UsageError(
+            f"{option} takes names parted by commas, not “{value}”.", f"Type: {option} one,another"
+        )
+    return found
+
+
 def one_of(what: str, value: str | None, allowed: tuple[str, ...]) -> None:
     """UsageError when a value was given and is not one of `allowed`."""
     if value is not None and value not in allowed:

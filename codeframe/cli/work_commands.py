@@ -13,23 +13,18 @@ from codeframe.cli.here import recovered_workspace
 from codeframe.cli.output import emit_json, note, say
 from codeframe.cli.run_end import leave, tell
 from codeframe.cli.work_options import (
-    AUTONOMY,
     COMMIT,
-    CORRECTIONS,
     ENGINE,
     FORCE,
     JSON,
-    MODEL,
-    NETWORK,
     NO_GATES,
-    NOTE,
     REQUIRE,
-    STALL,
-    STALL_ACTION,
+    RUN_OPTIONS,
     STRICT,
     TIMEOUT,
     check_commit,
     chosen,
+    takes_run_options,
 )
 
 if TYPE_CHECKING:
@@ -43,6 +38,7 @@ app = Commands("Run tasks and see what came of them.")
 
 
 @app.command()
+@takes_run_options
 def start(
     task_id: str | None = typer.Argument(None, metavar="ID", help="Task; the next READY one unless given."),
     execute: bool = typer.Option(
@@ -50,17 +46,7 @@ def start(
     ),
     dry_run: bool = typer.Option(False, "--dry-run", help="Check and show the whole plan with its prompt."),
     engine: str | None = ENGINE,
-    model: str | None = MODEL,
-    message: str | None = NOTE,
-    timeout: str | None = TIMEOUT,
-    stall_timeout: str | None = STALL,
-    stall_action: str | None = STALL_ACTION,
-    max_corrections: int | None = CORRECTIONS,
-    strict: bool | None = STRICT,
-    require_gates: bool | None = REQUIRE,
-    no_gates: bool | None = NO_GATES,
-    autonomy: str | None = AUTONOMY,
-    network: str | None = NETWORK,
+    options: dict[str, Any] = RUN_OPTIONS,
     force: bool = FORCE,
     commit: bool = COMMIT,
     keep: bool = typer.Option(False, "--keep", help="Keep what an earlier run left in the tree, and start."),
@@ -80,12 +66,10 @@ def start(
             "--commit is for what an engine does, and without --execute you do the work by hand.",
             f"Add --execute, or when the work is done: cf work verify {task_id or 'ID'} --commit",
         )
-    check_commit(commit, no_gates)
+    check_commit(commit, options["no_gates"])
     workspace = recovered_workspace()
     # An empty ID is a variable that was not set, not a wish for the next task.
     task = workspace.store.tasks.find(task_id) if task_id is not None else _next_ready(workspace)
-    options = chosen(model, message, timeout, stall_timeout, stall_action, max_corrections, strict, require_gates,
-                     no_gates, autonomy, network)  # fmt: skip
     request = Request(RunKind.START, engine, options, force, keep, commit)
     if not execute or dry_run:
         from codeframe.cli.work_preview import show_plan
@@ -103,20 +87,11 @@ def start(
 
 
 @app.command()
+@takes_run_options
 def resume(
     task_id: str = typer.Argument(..., metavar="ID", help="Task whose last run can go on."),
     engine: str | None = ENGINE,
-    model: str | None = MODEL,
-    message: str | None = NOTE,
-    timeout: str | None = TIMEOUT,
-    stall_timeout: str | None = STALL,
-    stall_action: str | None = STALL_ACTION,
-    max_corrections: int | None = CORRECTIONS,
-    strict: bool | None = STRICT,
-    require_gates: bool | None = REQUIRE,
-    no_gates: bool | None = NO_GATES,
-    autonomy: str | None = AUTONOMY,
-    network: str | None = NETWORK,
+    options: dict[str, Any] = RUN_OPTIONS,
     force: bool = FORCE,
     commit: bool = COMMIT,
     json: bool = JSON,
@@ -128,30 +103,19 @@ def resume(
     from codeframe.core.admission import Request, plan
     from codeframe.core.models import RunKind
 
-    check_commit(commit, no_gates)
+    check_commit(commit, options["no_gates"])
     workspace = recovered_workspace()
-    options = chosen(model, message, timeout, stall_timeout, stall_action, max_corrections, strict, require_gates,
-                     no_gates, autonomy, network)  # fmt: skip
     request = Request(RunKind.RESUME, engine, options, force, commit=commit)
     task = workspace.store.tasks.find(task_id)
     _work(workspace, plan(workspace, task, request), request, as_json=json)
 
 
 @app.command()
+@takes_run_options
 def retry(
     task_id: str = typer.Argument(..., metavar="ID", help="Task whose last run failed."),
     engine: str | None = ENGINE,
-    model: str | None = MODEL,
-    message: str | None = NOTE,
-    timeout: str | None = TIMEOUT,
-    stall_timeout: str | None = STALL,
-    stall_action: str | None = STALL_ACTION,
-    max_corrections: int | None = CORRECTIONS,
-    strict: bool | None = STRICT,
-    require_gates: bool | None = REQUIRE,
-    no_gates: bool | None = NO_GATES,
-    autonomy: str | None = AUTONOMY,
-    network: str | None = NETWORK,
+    options: dict[str, Any] = RUN_OPTIONS,
     from_base: bool = typer.Option(
         False, "--from-base", help="First take back what the earlier runs changed."
     ),
@@ -167,10 +131,8 @@ def retry(
     from codeframe.core.errors import CodeFrameError
     from codeframe.core.models import RunKind
 
-    check_commit(commit, no_gates)
+    check_commit(commit, options["no_gates"])
     workspace = recovered_workspace()
-    options = chosen(model, message, timeout, stall_timeout, stall_action, max_corrections, strict, require_gates,
-                     no_gates, autonomy, network)  # fmt: skip
     request = Request(RunKind.RETRY, engine, options, force, commit=commit)
     task = workspace.store.tasks.find(task_id)
     planned = plan(workspace, task, request)
@@ -206,7 +168,7 @@ def verify(
     check_commit(commit, no_gates)
     workspace = recovered_workspace()
     task = workspace.store.tasks.find(task_id)
-    options = chosen(None, None, timeout, None, None, None, strict, require_gates, no_gates, None, None)
+    options = chosen(timeout=timeout, strict=strict, require_gates=require_gates, no_gates=no_gates)
     check = manual_run.plan_check(workspace, task, options)
     while had_to_ask(workspace, check.untrusted):
         check = manual_run.plan_check(workspace, task, options)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import shlex
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -66,16 +69,82 @@ AUTONOMY = typer.Option(
     help="workspace (default): change files in the tree; full: anything.",
 )
 NETWORK = typer.Option(None, "--network", metavar="N", rich_help_panel=FREEDOM, help="on (default) or off.")
+FALLBACK = typer.Option(
+    None,
+    "--fallback",
+    metavar="NAMES",
+    help="Engines that take over where one cannot go on, such as claude-code,built-in.",
+)
+QUOTA = typer.Option(
+    None,
+    "--wait-for-quota",
+    metavar="D",
+    rich_help_panel=LIMITS,
+    help="Wait so long at most for a used-up quota; it does not count for --timeout.",
+)
+TOKENS = typer.Option(
+    None,
+    "--max-tokens",
+    metavar="N",
+    rich_help_panel=LIMITS,
+    parser=typed.whole_number("--max-tokens", 1),
+    help="Tokens this run may use, not counting those from a cache.",
+)
+COST = typer.Option(
+    None, "--max-cost", metavar="USD", rich_help_panel=LIMITS, help="US dollars this run may cost."
+)
 FORCE = typer.Option(False, "--force", help="Even if tasks it depends on are not done.")
 COMMIT = typer.Option(
     False, "--commit", help="Commit the work once it is verified, as cf commit create does."
 )
 
 
+# What a run may be told, in the order of `--help`.
+_SHARED: dict[str, tuple[Any, Any]] = {
+    "model": (str | None, MODEL),
+    "message": (str | None, NOTE),
+    "fallback": (str | None, FALLBACK),
+    "timeout": (str | None, TIMEOUT),
+    "stall_timeout": (str | None, STALL),
+    "stall_action": (str | None, STALL_ACTION),
+    "wait_for_quota": (str | None, QUOTA),
+    "max_corrections": (int | None, CORRECTIONS),
+    "max_tokens": (int | None, TOKENS),
+    "max_cost": (str | None, COST),
+    "strict": (bool | None, STRICT),
+    "require_gates": (bool | None, REQUIRE),
+    "no_gates": (bool | None, NO_GATES),
+    "autonomy": (str | None, AUTONOMY),
+    "network": (str | None, NETWORK),
+}
+
+
+RUN_OPTIONS: dict[str, Any] = {}  # the default of the parameter below
+
+
+def takes_run_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give `command` the options of a run in the place of its parameter `options`, which gets what was typed of
+    them, checked: RunOptions fields."""
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    own = inspect.signature(command, eval_str=True).parameters.values()
+    shared = [inspect.Parameter(name, kind, default=o, annotation=t) for name, (t, o) in _SHARED.items()]
+    parameters = [p for each in own for p in (shared if each.name == "options" else [each])]
+
+    @functools.wraps(command)
+    def told(**given: Any) -> None:
+        command(options=chosen(**{name: given.pop(name) for name in _SHARED}), **given)
+
+    told.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    told.__annotations__ = {each.name: each.annotation for each in parameters}
+    return told
+
+
 def chosen(
-    model: str | None, message: str | None, timeout: str | None, stall_timeout: str | None, stall_action: str | None,
-    max_corrections: int | None, strict: bool | None, require_gates: bool | None, no_gates: bool | None,
-    autonomy: str | None, network: str | None,
+    *, model: str | None = None, message: str | None = None, fallback: str | None = None,
+    timeout: str | None = None, stall_timeout: str | None = None, stall_action: str | None = None,
+    wait_for_quota: str | None = None, max_corrections: int | None = None, max_tokens: int | None = None,
+    max_cost: str | None = None, strict: bool | None = None, require_gates: bool | None = None,
+    no_gates: bool | None = None, autonomy: str | None = None, network: str | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """The RunOptions fields that were typed, checked."""
     from codeframe.core.durations import parse_duration
@@ -83,14 +152,20 @@ def chosen(
     typed.one_of("--stall-action", stall_action, ("blocker", "retry", "fail"))
     typed.one_of("--autonomy", autonomy, ("workspace", "full"))
     typed.one_of("--network", network, ("on", "off"))
+
+    def seconds(text: str | None) -> float | None:
+        return parse_duration(text) if text is not None else None
+
     return {
         "model": typed.utf8(model, "model") if model else None,
         "note": typed.text(message, "message") if message else None,
+        "fallback": typed.names("--fallback", fallback) if fallback is not None else None,
         "max_corrections": max_corrections, "strict": strict,
         "require_gates": require_gates, "no_gates": no_gates, "stall_action": stall_action,
         "autonomy": autonomy, "network": network,
-        "timeout_s": parse_duration(timeout) if timeout is not None else None,
-        "stall_timeout_s": parse_duration(stall_timeout) if stall_timeout is not None else None,
+        "timeout_s": seconds(timeout), "stall_timeout_s": seconds(stall_timeout),
+        "wait_for_quota_s": seconds(wait_for_quota),
+        "max_tokens": max_tokens, "max_cost": typed.amount("--max-cost", max_cost) if max_cost is not None else None,
     }  # fmt: skip
 
 
@@ -116,13 +191,15 @@ def as_typed(task: Task, request: Request) -> str:
         ("model", "--model"), ("note", "-m"), ("timeout_s", "--timeout"), ("stall_timeout_s", "--stall-timeout"),
         ("stall_action", "--stall-action"), ("max_corrections", "--max-corrections"), ("strict", "--strict"),
         ("require_gates", "--require-gates"), ("no_gates", "--no-gates"), ("autonomy", "--autonomy"),
-        ("network", "--network"),
+        ("network", "--network"), ("fallback", "--fallback"), ("wait_for_quota_s", "--wait-for-quota"),
+        ("max_tokens", "--max-tokens"), ("max_cost", "--max-cost"),
     ):  # fmt: skip
         value = given.get(field)
         if value is True:
             words.append(option)
         elif value is not None and value is not False:
-            words += [option, format_duration(value) if field.endswith("_s") else str(value)]
+            said = format_duration(value) if field.endswith("_s") else str(value)
+            words += [option, ",".join(value) if field == "fallback" else said]
     words += ["--force"] if request.force else []
     words += ["--keep"] if request.keep else []
     words += ["--commit"] if request.commit else []

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from codeframe.core.gates import Gate, GateSuite
 
 
+TYPED_CHAIN = "--fallback"
+
+
 class Request(NamedTuple):
     """What a person asked for. `typed` holds RunOptions fields that were given (absent or None = not given)."""
 
@@ -70,11 +73,13 @@ def plan(workspace: Workspace, task: Task, request: Request) -> Plan:
         engine, why = resolve_engine(workspace, request.engine, task.engine)
     check_engine(engine, why, task)
     options = RunOptions.merge(config, request.typed or {}, before)
+    typed_chain = (request.typed or {}).get("fallback") is not None
+    check_chain(engine, options, TYPED_CHAIN if typed_chain else "the chain of engines (fallback)")
     suite = None if options.no_gates else gate_suite(workspace, config, strict=options.strict)
     if suite is not None:
         _refuse_missing(suite.missing(look=True))
     full = config.autonomy == options.autonomy == "full" and not (request.typed or {}).get("autonomy")
-    items = would_run(workspace, suite, [engine], full=full)
+    items = would_run(workspace, suite, [engine, *options.fallback], full=full)
     return Plan(task, request.kind, engine, why, options, previous, suite, Trust(workspace).untrusted(items))
 
 
@@ -156,6 +161,34 @@ def check_engine(name: str, why: str, task: Task | None = None) -> None:
                 f"or choose it for good: cf config set engine {ready}"
             )
         raise RequirementsError(f"Engine {name} cannot run here; missing: {', '.join(missing)}.", hint)
+
+
+def check_chain(engine: str, options: RunOptions, why: str) -> None:
+    """Raise UsageError or RequirementsError where an engine of the chain cannot take over, or a limit on the cost
+    cannot hold as one of them does not tell what it costs."""
+    chain = [engine, *options.fallback]
+    for at, name in enumerate(chain[1:], start=1):
+        try:
+            missing = [
+                what for what, ok in EngineRegistry.check_requirements(name, quick=True).items() if not ok
+            ]
+        except ValueError as e:
+            raise UsageError(f"{e} It was named by {why}.", "Type: cf engines list") from None
+        if any(EngineRegistry.same(name, before) for before in chain[:at]):
+            raise UsageError(f"{name} stands twice in {why}.", f"Leave {name} out.")
+        if missing:
+            hint = getattr(EngineRegistry.adapter_class(name), "install_hint", "")
+            raise RequirementsError(
+                f"Engine {name}, named by {why}, cannot run here; missing: {', '.join(missing)}.",
+                hint or f"Type: cf engines check {name}",
+            )
+    for name in chain if options.max_cost is not None else ():
+        capabilities = getattr(EngineRegistry.adapter_class(name), "capabilities", None)
+        if capabilities is None or not capabilities.cost:
+            raise UsageError(
+                f"Engine {name} does not tell what it costs, so a limit on the cost cannot hold.",
+                "Limit the tokens instead: --max-tokens N",
+            )
 
 
 def _first_ready() -> str | None:

@@ -8,7 +8,7 @@ engine *changed* is measured by CodeFrame from git snapshots, never taken from t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -116,6 +116,12 @@ class AgentEvent:
     message: str
     timestamp: datetime = field(default_factory=utc_now)
     metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+def used_so_far(usage: TokenUsage) -> AgentEvent:
+    """The event by which an adapter tells, in the middle of `execute`, what this call has used up: it has no message
+    and is for the budget alone."""
+    return AgentEvent("progress", "", metadata={"usage": asdict(usage)})
 
 
 @runtime_checkable

@@ -67,7 +67,9 @@ def settle_overcome(workspace: Workspace, run: Run, error_class: ErrorClass | No
     """A login, a bill or a quota no longer stands in the way where the model answered all the same."""
     if error_class not in (ErrorClass.NO_CHANGE, ErrorClass.GATES, ErrorClass.PERMISSION_DENIED):
         return
-    outside = (ErrorClass.AUTH.value, ErrorClass.BILLING.value, ErrorClass.QUOTA.value)
+    outside = tuple(
+        c.value for c in (ErrorClass.AUTH, ErrorClass.BILLING, ErrorClass.QUOTA, ErrorClass.BUDGET)
+    )
     for blocker in workspace.store.blockers.list(status=BlockerStatus.OPEN, task_id=run.task_id):
         if blocker.kind in outside:
             workspace.store.blockers.resolve(blocker.id)

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
+from codeframe.core.budget import SCOPES
 from codeframe.core.durations import parse_duration
 from codeframe.core.errors import UsageError
 
 ALIAS = "default_engine"  # of `engine`
 GATES_EXAMPLE = "[{name: unit, command: pytest -q, timeout: 10m}]"
+BUDGET_EXAMPLE = "{run: {tokens: 500000}, workspace: {cost: 20}}"
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
@@ -20,7 +22,8 @@ class EnvironmentConfig:
 
     Durations stay as they were typed (`900`, "15m"; see durations.py). `gates` is None when they
     are to be found, else a list of {"name": str, "command": str or list of str, and, if
-    wanted, "timeout": duration}. `unknown` keeps keys that have no meaning here, to report them.
+    wanted, "timeout": duration}. `budget` maps "run", "task" or "workspace" to {"tokens": int, "cost": US dollars},
+    both optional. `unknown` keeps keys that have no meaning here, to report them.
     """
 
     engine: str | None = None
@@ -35,6 +38,9 @@ class EnvironmentConfig:
     stall_action: str = "blocker"
     autonomy: str = "workspace"
     network: str = "on"
+    fallback: list[str] | None = None
+    wait_for_quota: str | int | float | None = None
+    budget: dict[str, dict[str, Any]] | None = None
     tech_stack: str | None = None
     unknown: dict[str, Any] = field(default_factory=dict, repr=False)
 
@@ -47,6 +53,15 @@ class EnvironmentConfig:
     def stall_timeout_s(self) -> float | None:
         """`stall_timeout` in seconds."""
         return None if self.stall_timeout is None else parse_duration(self.stall_timeout)
+
+    @property
+    def wait_for_quota_s(self) -> float | None:
+        """`wait_for_quota` in seconds."""
+        return None if self.wait_for_quota is None else parse_duration(self.wait_for_quota)
+
+    def limits(self, scope: str) -> Mapping[str, Any]:
+        """What `budget` says of a scope."""
+        return (self.budget or {}).get(scope) or {}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> EnvironmentConfig:
@@ -108,7 +123,12 @@ def _to_switch(value: Any) -> Any:
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
 
 
+def _to_names(value: Any) -> Any:
+    return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
+
+
 _CONVERT: Mapping[str, Callable[[Any], Any]] = {
+    "fallback": _to_names,
     "require_gates": to_bool,
     "strict": to_bool,
     "network": _to_switch,
@@ -159,6 +179,34 @@ def _gates(value: Any) -> str:
     return "has to give each gate a name of its own" if len(set(names)) < len(names) else ""
 
 
+def _names(value: Any) -> str:
+    good = (
+        isinstance(value, list)
+        and bool(value)
+        and not any(map(_text, value))
+        and len(set(value)) == len(value)
+    )
+    return "" if good else "has to be a list of different engines like [codex, built-in]"
+
+
+def _budget(value: Any) -> str:
+    problem = f"has to be a mapping like {BUDGET_EXAMPLE}, of run, task and workspace, each with tokens, cost or both"
+    if not isinstance(value, dict) or not value or not set(value) <= set(SCOPES):
+        return problem
+    for limits in value.values():
+        if not isinstance(limits, dict) or not limits or not set(limits) <= {"tokens", "cost"}:
+            return problem
+        if not all(is_amount(limit, whole=key == "tokens") for key, limit in limits.items()):
+            return "has to give amounts above 0: whole numbers for tokens, US dollars for cost"
+    return ""
+
+
+def is_amount(value: Any, *, whole: bool) -> bool:
+    """Whether it is a number above 0 and finite."""
+    kinds = int if whole else (int, float)
+    return isinstance(value, kinds) and not isinstance(value, bool) and 0 < value < 1e15
+
+
 def _good_gate_name(name: Any) -> bool:
     """Whether the text can stand in a list without being taken for more than a name (rule 9.1)."""
     return len(name) <= 60 and name.isprintable() and "  " not in name and ": " not in name
@@ -189,6 +237,9 @@ _CHECK: Mapping[str, Callable[[Any], str]] = {
     "stall_action": _one_of("retry", "blocker", "fail"),
     "autonomy": _one_of("workspace", "full"),
     "network": _one_of("on", "off"),
+    "fallback": _names,
+    "wait_for_quota": _duration,
+    "budget": _budget,
     "tech_stack": _text,
 }
 

@@ -83,6 +83,7 @@ class ErrorClass(StrEnum):
     SPAWN_FAILED = "spawn_failed"
     PROTOCOL = "protocol"
     GATES = "gates"
+    BUDGET = "budget"
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from codeframe.adapters.llm.base import (
     Request,
     Stopped,
 )
-from codeframe.core.agent_adapter import AgentEvent
+from codeframe.core.agent_adapter import AgentEvent, used_so_far
 from codeframe.core.conversation import Conversation
 from codeframe.core.models import ErrorClass, TokenUsage
 from codeframe.core.tools import Toolbox, ToolResult, wrong_input
@@ -190,6 +190,7 @@ class ReactAgent:
     def _count(self, usage: TokenUsage | None) -> None:
         if usage is not None:
             self.usage = usage if self.usage is None else self.usage + usage
+            self._emit(used_so_far(self.usage))
 
 
 class _Lines:

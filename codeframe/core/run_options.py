@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from codeframe.core.environment_config import EnvironmentConfig
@@ -17,7 +17,8 @@ BACKOFF_VARIABLE = "CODEFRAME_BACKOFF_S"  # for tests and impatient people: no f
 
 class RunOptions(NamedTuple):
     """Durations in seconds. `note` is what the person added with -m; `backoff_s` is the first wait after a
-    passing fault of the engine's service."""
+    passing fault of the engine's service, `wait_for_quota_s` how long in all a used-up quota is waited for.
+    `fallback` names engines that take over one by one; `max_tokens` and `max_cost` (US dollars) are of this run."""
 
     model: str | None = None
     note: str = ""
@@ -32,6 +33,10 @@ class RunOptions(NamedTuple):
     autonomy: str = "workspace"
     network: str = "on"
     backoff_s: float = 2.0
+    wait_for_quota_s: float = 0.0
+    fallback: Sequence[str] = ()
+    max_tokens: int | None = None
+    max_cost: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, for the run's row."""
@@ -60,6 +65,10 @@ class RunOptions(NamedTuple):
             "stall_action": config.stall_action,
             "autonomy": config.autonomy,
             "network": config.network,
+            "wait_for_quota_s": config.wait_for_quota_s,
+            "fallback": config.fallback,
+            "max_tokens": config.limits("run").get("tokens"),
+            "max_cost": config.limits("run").get("cost"),
         }
         # `integrity` cannot be typed: what is configured now holds.
         saved = {**before.options, "note": None, "integrity": None} if before is not None else {}

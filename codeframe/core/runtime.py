@@ -7,16 +7,18 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from codeframe.core import config as configuration
 from codeframe.core import continuing, verdict
+from codeframe.core.adapters.engine_calls import Policy, Successor
 from codeframe.core.adapters.gate_check import in_words
 from codeframe.core.adapters.integrity_check import IntegrityCheck
 from codeframe.core.adapters.rounds import RoundRecord
-from codeframe.core.adapters.verification_wrapper import Policy, VerificationWrapper
+from codeframe.core.adapters.verification_wrapper import VerificationWrapper
 from codeframe.core.admission import gate_suite
 from codeframe.core.agent_adapter import AgentAdapter, AgentContext, AgentEvent, AgentResult, Capabilities
 from codeframe.core.context_packager import TaskContextPackager
@@ -45,6 +47,7 @@ from codeframe.core.models import (
 )
 from codeframe.core.process_sweep import become_subreaper
 from codeframe.core.redaction import Redactor
+from codeframe.core.run_budget import budget_of
 from codeframe.core.run_lock import held_by_us, lock_run
 from codeframe.core.run_log import RunLog
 from codeframe.core.run_options import RunOptions, spent_limit
@@ -170,6 +173,14 @@ class _Job:
             raise untrusted.refusal()
         return suite
 
+    def _successors(self, suite: GateSuite | None) -> Iterator[Successor]:
+        def make(name: str) -> tuple[AgentAdapter, str]:
+            adapter = EngineRegistry.get(name)
+            return adapter, self._pack(suite, getattr(type(adapter), "capabilities", Capabilities()))[0]
+
+        for name in self.options.fallback:
+            yield Successor(name, partial(make, name))
+
     def _untrusted(self) -> str:
         """In words, what the engine would execute of the tree, launched now, that nobody trusts (rule 9.1)."""
         try:
@@ -217,10 +228,14 @@ class _Job:
             )
         return VerificationWrapper(
             adapter, snapshots=self.snapshots, gates=suite, untrusted=self._untrusted,
-            policy=Policy(options.max_corrections, options.require_gates, options.stall_action, options.backoff_s),
+            policy=Policy(
+                options.max_corrections, options.require_gates, options.stall_action, options.backoff_s,
+                options.wait_for_quota_s,
+            ),
             new_session=lambda: str(uuid.uuid4()), recorder=self, redactor=self.redactor, start=start,
             opening=continuing.opening(*here, self.options.note), history=self.history, integrity=self.integrity,
             changed_before=continuing.stands_on_work(*here), summary_before=continuing.summary_before(*here),
+            successors=tuple(self._successors(suite)), budget=budget_of(*here, options),
         )  # fmt: skip
 
     def _work(self, wrapper: VerificationWrapper, prompt: str, context: AgentContext) -> AgentResult:
@@ -263,6 +278,10 @@ class _Job:
         with self.store.write():
             process = {**self.store.runs.get(self.run.id).process, OPEN_START: start}
             self.run = self.store.runs.update(self.run.id, process=process, session_id=session_id)
+
+    def engine_changed(self, name: str, why: str) -> None:
+        self.engine = name
+        self.run = self.store.runs.update(self.run.id, engine=name, engine_why=why, session_id=None)
 
     def returned(self, index: int, record: RoundRecord) -> None:
         calls = self.wrapper.rounds if self.wrapper else []

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ class Stage:
     workspace: Workspace
     place: Path
     clean: bool = False
+    more_env: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def build(
@@ -81,7 +82,7 @@ class Stage:
         path = os.pathsep.join(p for p in os.environ["PATH"].split(os.pathsep) if p != own)
         # The plugins of the tests' own environment would cost every pytest of a gate seconds.
         quick = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "CODEFRAME_BACKOFF_S": "0.01"}
-        return {"PATH": self.engine.path(path), **quick}
+        return {"PATH": self.engine.path(path), **quick, **self.more_env}
 
     def task(self, title: str = "Write the module", description: str = "Add work.py.") -> Task:
         return self.workspace.store.tasks.add(title, description=description)

@@ -34,7 +34,7 @@ from codeframe.core.adapters.heard import Terminal
 from codeframe.core.adapters.json_values import dict_of, dicts_in, list_of, number_of, text_of
 from codeframe.core.adapters.subprocess_adapter import Launch, SubprocessAdapter, engine_environment
 from codeframe.core.adapters.verdict_report import VERDICT_SCHEMA, instructions, parse_structured
-from codeframe.core.agent_adapter import AgentContext, AgentEvent, AgentResult, Capabilities
+from codeframe.core.agent_adapter import AgentContext, AgentEvent, AgentResult, Capabilities, used_so_far
 from codeframe.core.blocker_detection import classify_error_for_blocker
 from codeframe.core.models import ErrorClass, TokenUsage
 from codeframe.core.process import Limits, ProcessOutcome, run_process
@@ -78,6 +78,8 @@ _BY_SUBTYPE = {
     "error_max_structured_output_retries": ErrorClass.PROTOCOL,
     "error_during_execution": ErrorClass.CRASHED,
 }
+
+_USAGE_STEP = 1000  # tokens between two events that tell what is used up
 
 
 class ClaudeCodeAdapter(SubprocessAdapter):
@@ -153,6 +155,8 @@ class ClaudeCodeAdapter(SubprocessAdapter):
         super().begin(workspace)
         self._calls: dict[str, tuple[str, str]] = {}  # tool_use id -> (tool, the path it writes or "")
         self._succeeded = 0
+        self._call: object = None  # the id of the message that is being told
+        self._spent, self._told_tokens = TokenUsage(), 0
         self._quota_resets_at: float | None = None
         self._assistant_error = ""
         self._model: str | None = None
@@ -243,7 +247,11 @@ class ClaudeCodeAdapter(SubprocessAdapter):
         if not in_subagent:
             self.heard.terminal = None
             self._assistant_error = text_of(obj.get("error"))
-        for block in dicts_in(dict_of(obj.get("message")).get("content")):
+        message = dict_of(obj.get("message"))
+        if (call := message.get("id")) != self._call:  # each block of a message repeats its usage
+            self._call = call
+            events += self._used_so_far(dict_of(message.get("usage")))
+        for block in dicts_in(message.get("content")):
             kind = block.get("type")
             if kind == "text" and not obj.get("error") and (text := _spoken(block.get("text"))):
                 if not in_subagent:
@@ -264,6 +272,19 @@ class ClaudeCodeAdapter(SubprocessAdapter):
         elif tool != "StructuredOutput":
             about = path or next((t for k in _TELLING if (t := text_of(given.get(k)))), "")
             yield AgentEvent("progress", f"{tool} {about}".strip())
+
+    def _used_so_far(self, usage: dict[str, Any]) -> Iterator[AgentEvent]:
+        """What is known before the end: of the output only what its first block tells, which is nearly nothing."""
+        self._spent += TokenUsage(
+            input_tokens=int(
+                sum(map(number_of, map(usage.get, ("input_tokens", "cache_creation_input_tokens"))))
+            ),
+            cached_input_tokens=int(number_of(usage.get("cache_read_input_tokens"))),
+            output_tokens=int(number_of(usage.get("output_tokens"))),
+        )
+        if self._spent.input_tokens - self._told_tokens >= _USAGE_STEP:
+            self._told_tokens = self._spent.input_tokens
+            yield used_so_far(self._spent)
 
     def _tool_results(self, obj: dict[str, Any]) -> Iterator[AgentEvent]:
         for block in dicts_in(dict_of(obj.get("message")).get("content")):
@@ -318,7 +339,8 @@ class ClaudeCodeAdapter(SubprocessAdapter):
         error_class = _BY_SUBTYPE.get(subtype) or self._classify(
             status, text_of(obj.get("terminal_reason")), text
         )
-        if error_class is ErrorClass.RATE_LIMITED and self._quota_resets_at is not None:
+        limited = error_class in (ErrorClass.RATE_LIMITED, ErrorClass.QUOTA)
+        if limited and self._quota_resets_at is not None:
             wait = max(0.0, self._quota_resets_at - time.time()) if self._quota_resets_at else None
             return Terminal(text, ErrorClass.QUOTA, retry_after_s=wait)
         if obj.get("stop_reason") == "refusal":

@@ -28,6 +28,14 @@ def time_up(result: AgentResult) -> AgentResult:
     )  # fmt: skip
 
 
+def over_budget(result: AgentResult, question: str) -> AgentResult:
+    """The call was ended because it had used up what the run may use."""
+    return replace(
+        result, status=AgentResultStatus.BLOCKED, error_class=ErrorClass.BUDGET, error=None,
+        blocker_question=question,
+    )  # fmt: skip
+
+
 def unverified(result: AgentResult, why: str) -> AgentResult:
     """Gates were required and could not tell."""
     error = f"The work is unverified and --require-gates is set: {why}"

@@ -49,6 +49,18 @@ def after_interruption(why: ErrorClass) -> str:
     )
 
 
+def handover(task_prompt: str, why: str, summary: str, diff: str, extra: str) -> str:
+    """The whole task prompt for another engine, with what the one before did, said and was asked last."""
+    parts = [task_prompt, "# Where this task stands"]
+    parts.append(f"Another engine worked on this task until {why}. Go on from there.")
+    if summary:
+        parts.append(f"Its last words:\n\n{summary}")
+    parts.append(f"What it changed in the working tree:\n\n{diff}" if diff else "It changed nothing yet.")
+    if extra:
+        parts.append(f"What it was asked last:\n\n{extra}")
+    return "\n\n".join(parts)
+
+
 def cold(task_prompt: str, extra: str, summary: str = "") -> str:
     """The whole task prompt for a fresh session, with what an earlier one did and what is asked now."""
     parts = [task_prompt, "# Where this task stands"]

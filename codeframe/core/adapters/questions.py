@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
+from codeframe.core.budget import Breach
 from codeframe.core.snapshots import Snapshot
 
 _LISTED = 20
@@ -43,6 +44,28 @@ def checks_changed(lines: Sequence[str], by: str = "the engine") -> str:
         f"; and {len(lines) - _LISTED} more" if len(lines) > _LISTED else ""
     )
     return f"The gates pass, but {by} changed the checks themselves: {listed}. Is that wanted?"
+
+
+def over_budget(breach: Breach, task_id: str) -> str:
+    """The budget of the run, of its task or of the workspace is used up."""
+    short = task_id[:8]
+    used, limit = (
+        f"${amount:.2f}" if breach.what == "cost" else f"{amount:,.0f} tokens"
+        for amount in (breach.used, breach.limit)
+    )
+    whose = {"run": "This run", "task": f"Task {short}", "workspace": "This workspace"}[breach.scope]
+    if breach.scope == "run":
+        more = breach.limit * 2
+        option = f"--max-cost {more:g}" if breach.what == "cost" else f"--max-tokens {more:.0f}"
+        on = f"Go on with as much again: `cf work resume {short}`, or with more: `cf work resume {short} {option}`"
+    else:
+        on = (
+            f"To go on raise `budget` in the configuration (`cf config edit`), then: `cf work resume {short}`"
+        )
+    return (
+        f"{whose} has used {used}, and its budget is {limit}; the work is kept. {on}. Another engine: "
+        f"`cf work resume {short} --engine NAME`. To give it up: `cf work undo {short}`."
+    )
 
 
 def untrusted(named: str) -> str:

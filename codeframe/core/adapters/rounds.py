@@ -106,6 +106,10 @@ class Recorder(Protocol):
         """Called before each engine call with its start snapshot and the session id it will use, if known."""
         ...
 
+    def engine_changed(self, name: str, why: str) -> None:
+        """Called when another engine takes over, before it is called."""
+        ...
+
     def returned(self, index: int, record: RoundRecord) -> None:
         """Called after each engine call, and again when its gates have run; `index` counts calls from 0."""
         ...

@@ -6,18 +6,18 @@ difference of two snapshots, success is what the gates say (rules 4.5 to 4.7).
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from codeframe.core.adapters import endings, followups, questions
+from codeframe.core.adapters.engine_calls import EngineCalls, NotLaunched, Policy, Successor, again
 from codeframe.core.adapters.event_stream import EventStream
 from codeframe.core.adapters.gate_check import Checked, GateCheck, in_words
 from codeframe.core.adapters.integrity_check import IntegrityCheck
-from codeframe.core.adapters.rounds import Progress, Recorder, RoundRecord
+from codeframe.core.adapters.rounds import Progress, Recorder
 from codeframe.core.agent_adapter import (
     DEFAULT_TIMEOUT_MS,
     AgentAdapter,
@@ -25,34 +25,16 @@ from codeframe.core.agent_adapter import (
     AgentEvent,
     AgentResult,
     AgentResultStatus,
-    Capabilities,
 )
 from codeframe.core.blocker_detection import question_in_prose
+from codeframe.core.budget import Budget
 from codeframe.core.history import History
 from codeframe.core.models import ErrorClass
 from codeframe.core.redaction import Redactor
 from codeframe.core.snapshots import FileChange, Snapshot, Snapshots
-from codeframe.core.stop_switch import set_within
 
 if TYPE_CHECKING:
     from codeframe.core.gates import GateReport, GateSuite
-
-# Faults that pass by themselves: the engine is called again, and it costs no round (rule 4.6).
-TRANSIENT = frozenset({ErrorClass.RATE_LIMITED, ErrorClass.OVERLOADED, ErrorClass.NETWORK})
-MAX_TRANSIENT_RETRIES = 5
-
-
-class Policy(NamedTuple):
-    """How far to go. `backoff_s` is the first wait after a passing fault in seconds; each next one doubles."""
-
-    max_corrections: int = 3
-    require_gates: bool = False
-    stall_action: str = "blocker"
-    backoff_s: float = 2.0
-
-
-class _NotLaunched(Exception):
-    """The engine is not called: it would execute what nobody trusts, which this names."""
 
 
 class VerificationWrapper:
@@ -79,6 +61,8 @@ class VerificationWrapper:
         history: History | None = None,
         integrity: IntegrityCheck | None = None,
         untrusted: Callable[[], str] = str,
+        successors: Sequence[Successor] = (),
+        budget: Budget | None = None,
     ) -> None:
         """`opening` is said first where the session of an earlier run goes on, in place of the whole prompt.
 
@@ -87,43 +71,38 @@ class VerificationWrapper:
         has run in the tree since. `history` tells what became of branches and the like; it has begun.
         `integrity` looks at what became of the checks themselves wherever gates run. `untrusted` is asked before
         each call: in words, what the engine would execute of the tree, its own doing perhaps, that nobody trusts.
+        `successors` take over one by one where an engine cannot go on; `budget` is what all of them may use up.
         """
-        self._inner = inner
         self._snapshots = snapshots
         self._policy = policy
-        self._new_session = new_session
         self._recorder = recorder
-        self._redactor = redactor
         self._opening = opening
-        self._changed = changed_before
-        self._summary_before = summary_before
-        self._start = start
         self._history = history
         self._integrity = integrity
-        self._untrusted = untrusted
         self._events = EventStream()
-        self._cancel = threading.Event()
+        self._calls = EngineCalls(
+            inner, snapshots=snapshots, policy=policy, new_session=new_session, recorder=recorder, redactor=redactor,
+            events=self._events, start=start, history=history, untrusted=untrusted, changed_before=changed_before,
+            summary_before=summary_before, successors=successors, budget=budget,
+        )  # fmt: skip
+        self._cancel = self._calls.cancelled
         self._gates = GateCheck(gates, snapshots, self._cancel, self._say) if gates is not None else None
-        self._capabilities: Capabilities = getattr(type(inner), "capabilities", Capabilities())
-        self.rounds: list[RoundRecord] = []
+        self.rounds = self._calls.rounds
         self.report: GateReport | None = None
         self.asked = False
         self.notes: list[str] = []
 
     @property
     def name(self) -> str:
-        return self._inner.name
+        return self._calls.engine.name
 
     @property
     def requires_api_key(self) -> dict[str, str]:
-        return self._inner.requires_api_key
+        return self._calls.engine.requires_api_key
 
     def cancel(self) -> None:
         """End the engine or the gates that run now; `execute` then returns soon. Thread-safe."""
-        self._cancel.set()
-        stop = getattr(self._inner, "cancel", None)
-        if stop is not None:
-            stop()
+        self._calls.cancel()
 
     def stream_events(self) -> Iterator[AgentEvent]:
         return iter(self._events)
@@ -144,10 +123,9 @@ class VerificationWrapper:
         self._events.open()
         try:
             return self._rounds(progress, workspace_path)
-        except _NotLaunched as refused:
-            return self._ask(
-                progress, AgentResult(AgentResultStatus.BLOCKED), questions.untrusted(str(refused))
-            )
+        except NotLaunched as refused:
+            unlaunched = AgentResult(AgentResultStatus.BLOCKED)
+            return self._ask(progress, unlaunched, refused.question, error_class=refused.error_class)
         finally:
             self._events.close()
 
@@ -160,14 +138,14 @@ class VerificationWrapper:
         told_no_change = told_weaker = False
         last_failure: tuple[object, ...] | None = None
         while True:
-            result, end = self._engine_call(p, workspace, prompt, reason)
+            result, end = self._calls.run(p, workspace, prompt, reason)
             if result.status is not AgentResultStatus.COMPLETED:
                 return self._final(p, result)
             if end.unfinished:
                 return self._ask(p, result, questions.unfinished(end))
             if p.first_start is not None and end.branch != p.first_start.branch:
                 return self._ask(p, result, questions.branch_switched(p.first_start, end))
-            if not self._changed and not result.already_satisfied:
+            if not self._calls.changed and not result.already_satisfied:
                 question = None if result.evidence.get("report") else question_in_prose(result.summary)
                 if question is not None:
                     return self._ask(p, result, question)
@@ -176,7 +154,7 @@ class VerificationWrapper:
                 told_no_change = True
                 self._say("The engine reported success but changed nothing; telling it so.")
                 p.round += 1
-                prompt, reason = self._again(p, followups.NO_CHANGE), "no_change"
+                prompt, reason = again(p, followups.NO_CHANGE), "no_change"
                 continue
             if self._gates is None:
                 return self._final(p, result)
@@ -202,103 +180,13 @@ class VerificationWrapper:
             to_go = self._policy.max_corrections - p.round
             changed = in_words(gates_changes) if gates_changes else ""
             feedback = report.feedback() if report.status == "failed" else ""
-            prompt = self._again(p, followups.correction(feedback, to_go, changed, list(map(str, weaker))))
+            prompt = again(p, followups.correction(feedback, to_go, changed, list(map(str, weaker))))
             reason = "correction"
-            self._start = None if left.unfinished else left
+            self._calls.start = None if left.unfinished else left
             what = "the failures" if feedback else "what it did to the checks"
             self._say(
                 f"Sending the engine back with {what} (correction {p.round} of {self._policy.max_corrections})."
             )
-
-    def _engine_call(
-        self, p: Progress, workspace: Path, prompt: str, reason: str
-    ) -> tuple[AgentResult, Snapshot]:
-        """One round's engine work: one call, plus what passing faults and lost sessions make necessary."""
-        asked = prompt
-        transient = 0
-        fresh_tried = stall_retried = False
-        while True:
-            result, end = self._launch(p, workspace, prompt, reason)
-            failed = result.error_class if result.status is not AgentResultStatus.COMPLETED else None
-            if failed is None or self._cancel.is_set() or end.unfinished:
-                return result, end
-            lost = bool(result.evidence.get("session_lost"))
-            if (lost or failed is ErrorClass.CONTEXT_WINDOW) and not fresh_tried:
-                fresh_tried = True
-                why = "The engine's session is gone" if lost else "The engine's context window is full"
-                self._say(f"{why}; starting a fresh session with a summary.")
-                p.notes.append(f"{why}; the run went on in a fresh session.")
-                self._fresh_session(p)
-                extra = "Go on with the task." if asked is p.task_prompt else asked
-                before = p.summary or self._summary_before
-                prompt, reason = followups.cold(p.task_prompt, extra, before), "fresh_session"
-                continue
-            if failed is ErrorClass.STALLED and self._policy.stall_action == "retry" and not stall_retried:
-                stall_retried = True
-                self._say("The engine fell silent; calling it once more.")
-                prompt, reason = self._again(p, followups.after_interruption(failed)), "retry:stalled"
-                continue
-            if failed in TRANSIENT and transient < MAX_TRANSIENT_RETRIES:
-                wait = max(self._policy.backoff_s * 2**transient, result.retry_after_s or 0.0)
-                if wait < p.left_s:
-                    transient += 1
-                    self._say(
-                        f"{failed.value}: trying again in {wait:.0f} s ({transient} of {MAX_TRANSIENT_RETRIES})."
-                    )
-                    if set_within(self._cancel, wait):
-                        return endings.cancelled(result), end
-                    prompt, reason = (
-                        self._again(p, followups.after_interruption(failed)),
-                        f"retry:{failed.value}",
-                    )
-                    continue
-            return result, end
-
-    def _launch(self, p: Progress, workspace: Path, prompt: str, reason: str) -> tuple[AgentResult, Snapshot]:
-        """Snapshot, engine, snapshot; the record is handed on before anything else is decided."""
-        if untrusted := self._untrusted():
-            raise _NotLaunched(untrusted)
-        if p.context.session_id is None and self._capabilities.preassigned_session:
-            p.context = replace(p.context, session_id=self._new_session(), resume_session=False)
-        context = replace(p.context, round=p.round)
-        start, self._start = self._start or self._snapshots.take(context.task_id, "start"), None
-        self._recorder.launched(start.commit, context.session_id)
-        pump = threading.Thread(target=self._pump, daemon=True)
-        pump.start()
-        try:
-            # Failures, answers, notes, an engine's own last words: whatever it is told passes here (rule 9.2).
-            told = self._redactor.redact(prompt)
-            result = self._inner.execute(told, workspace, context, max(1, int(p.left_s * 1000)))
-        finally:
-            pump.join(timeout=5)
-        refs = self._history.look() if self._history else None  # while the snapshot is taken
-        end = self._snapshots.take(context.task_id, "end")
-        changes = tuple(self._snapshots.changes(start.commit, end.commit))
-        commits = tuple(self._snapshots.commits_between(start, end))
-        moved = self._history.moved(refs, start, end) if self._history and refs else ()
-        record = RoundRecord(p.round, reason, start.commit, end.commit, result, changes, commits, moved=moved)
-        self.rounds.append(record)
-        self._recorder.returned(len(self.rounds) - 1, record)
-        self._changed = self._changed or bool(changes or commits or moved)
-        p.first_start = p.first_start or start
-        p.last_end = end.commit
-        p.summary = result.summary or p.summary
-        if result.token_usage is not None:
-            p.usage = result.token_usage if p.usage is None else p.usage + result.token_usage
-        p.duration_ms += result.duration_ms
-        session = result.session_id or p.context.session_id
-        # A session goes on with the model it began with, by the name the engine itself gave it.
-        model = p.context.model or result.evidence.get("model")
-        resumable = self._capabilities.resume and session is not None
-        p.context = replace(p.context, model=model, session_id=session, resume_session=resumable)
-        return result, end
-
-    def _again(self, p: Progress, followup: str) -> str:
-        """`followup` alone where the session goes on, else the whole prompt with it."""
-        return followup if p.context.resume_session else followups.cold(p.task_prompt, followup, p.summary)
-
-    def _fresh_session(self, p: Progress) -> None:
-        p.context = replace(p.context, session_id=None, resume_session=False)
 
     def _check(self, p: Progress, gates: GateCheck, end: Snapshot) -> Checked:
         checked = gates.run(
@@ -387,10 +275,6 @@ class VerificationWrapper:
         return self._final(p, ending(result))
 
     # -- events -----------------------------------------------------------------------------------
-
-    def _pump(self) -> None:
-        for event in self._inner.stream_events():
-            self._events.put(event)
 
     def _say(self, text: str) -> None:
         self._events.put(AgentEvent("progress", text, metadata={"source": "codeframe"}))

@@ -48,6 +48,8 @@ _DECODE: Mapping[str, Callable[[Any], Any]] = {
     "ended_at": moment,
 }
 
+_COUNTED = ("input_tokens", "cached_input_tokens", "output_tokens", "cost_usd")
+
 
 class RunStore:
     """A task is IN_PROGRESS exactly while one of its runs is RUNNING: both change in one transaction.
@@ -191,6 +193,13 @@ class RunStore:
         """Add the tokens and money of one more engine call."""
         with self._db.write():
             return self.update(id, usage=self.get(id).usage + usage)
+
+    def spent(self, task_id: str | None = None) -> TokenUsage:
+        """What all runs have used up, or those of one task."""
+        total = ", ".join(f"coalesce(sum(json_extract(usage, '$.{f}')), 0)" for f in _COUNTED)
+        where, args = ("WHERE task_id = ?", (task_id,)) if task_id is not None else ("", ())
+        ((read, cached, written, cost),) = self._db.query(f"SELECT {total} FROM runs {where}", args)
+        return TokenUsage(read, cached, written, cost or None)
 
     def request_stop(self, id: str) -> bool:
         """Ask the process that owns the run to stop it; False when the run has already ended."""

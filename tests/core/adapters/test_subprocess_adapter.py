@@ -106,7 +106,7 @@ def test_a_whole_run(engine: FakeEngine, repo: Path) -> None:
     assert json.loads(ran.prompt)["message"]["content"][0]["text"] == "do it"
     assert ran.cwd == repo
     assert result.session_id in ran.argv
-    events = list(adapter.stream_events())
+    events = [e for e in adapter.stream_events() if e.message]
     assert [e.type for e in events] == ["progress"] * 3 + ["file_changed", "command_run"]
     assert [e.metadata["model"] for e in events if "model" in e.metadata] == [lines.MODEL_WITH_WINDOW]
     assert events[0].metadata["session_id"] == result.session_id
