@@ -141,7 +141,7 @@ def test_the_budgets_of_a_task_and_of_the_workspace_count_earlier_runs(stage: St
         call(session(wrote("work.py", WORK), verdict("done"))),
     )
     task = stage.task()
-    stage.start(task).expect(1, "FAILED", "protocol", "FAILED")
+    stage.start(task).expect(1, "FAILED", None, "FAILED")
     again = stage.again("retry", task)
     again.expect(3, "BLOCKED", "budget", "BLOCKED")
     assert f"Task {task.id[:8]} has used $0.02, and its budget is $0.01" in again.told

@@ -23,61 +23,38 @@ import json
 import os
 import shutil
 import signal
-import time
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+from codeframe.core.adapters.claude_results import (
+    about,
+    error_of,
+    first_line,
+    is_session_gone,
+    spoken,
+    usage_of,
+)
 from codeframe.core.adapters.heard import Terminal
 from codeframe.core.adapters.json_values import dict_of, dicts_in, list_of, number_of, text_of
-from codeframe.core.adapters.subprocess_adapter import Launch, SubprocessAdapter, engine_environment
+from codeframe.core.adapters.subprocess_adapter import (
+    Launch,
+    SubprocessAdapter,
+    engine_environment,
+    printed_by,
+)
 from codeframe.core.adapters.verdict_report import VERDICT_SCHEMA, instructions, parse_structured
 from codeframe.core.agent_adapter import AgentContext, AgentEvent, AgentResult, Capabilities, used_so_far
-from codeframe.core.blocker_detection import classify_error_for_blocker
 from codeframe.core.models import ErrorClass, TokenUsage
-from codeframe.core.process import Limits, ProcessOutcome, run_process
-
-if TYPE_CHECKING:
-    from codeframe.core.lines import Line
+from codeframe.core.process import ProcessOutcome
 
 _BLANK = "\n"
-_WRITERS = {
-    "Write": "file_path",
-    "Edit": "file_path",
-    "MultiEdit": "file_path",
-    "NotebookEdit": "notebook_path",
-}
+_WRITERS = dict.fromkeys(("Write", "Edit", "MultiEdit"), "file_path") | {"NotebookEdit": "notebook_path"}
 # No command of its own: a sub-agent's silence is a model's silence.
 _NOT_COMMANDS = frozenset({"Agent", "Task", "StructuredOutput"})
-_SESSION_GONE = "No conversation found with session ID"
 _SESSION_TAKEN = "is already in use"
-
-_BY_ASSISTANT_ERROR = {
-    "authentication_failed": ErrorClass.AUTH,
-    "oauth_org_not_allowed": ErrorClass.AUTH,
-    "billing_error": ErrorClass.BILLING,
-    "rate_limit": ErrorClass.RATE_LIMITED,
-    "overloaded": ErrorClass.OVERLOADED,
-    "model_not_found": ErrorClass.MODEL,
-    "max_output_tokens": ErrorClass.PROTOCOL,
-}
-_BY_STATUS = {
-    401: ErrorClass.AUTH,
-    402: ErrorClass.BILLING,
-    403: ErrorClass.AUTH,
-    404: ErrorClass.MODEL,
-    408: ErrorClass.NETWORK,
-    413: ErrorClass.CONTEXT_WINDOW,
-    429: ErrorClass.RATE_LIMITED,
-}
-_BY_SUBTYPE = {
-    "error_max_turns": ErrorClass.QUOTA,  # limits a person set and must raise
-    "error_max_budget_usd": ErrorClass.QUOTA,
-    "error_max_structured_output_retries": ErrorClass.PROTOCOL,
-    "error_during_execution": ErrorClass.CRASHED,
-}
 
 _USAGE_STEP = 1000  # tokens between two events that tell what is used up
 
@@ -130,22 +107,9 @@ class ClaudeCodeAdapter(SubprocessAdapter):
     @classmethod
     def logged_in(cls) -> bool:
         """What `claude auth status` says; it asks no server, so an expired login passes."""
-        printed: list[str] = []
-
-        def on_lines(stream: str, lines: list[Line]) -> None:
-            if stream == "stdout":
-                printed.extend(line.text for line in lines)
-
-        run_process(
-            ["claude", "auth", "status"],
-            cwd=Path.home(),
-            env=engine_environment(cls.env_add, cls.env_drop),
-            marker=f"requirements/{uuid.uuid4().hex}",
-            on_lines=on_lines,
-            limits=Limits(timeout_s=20),
-        )
+        said = printed_by(["claude", "auth", "status"], engine_environment(cls.env_add, cls.env_drop))
         try:
-            status = json.loads("\n".join(printed))
+            status = json.loads(said)
         except (ValueError, RecursionError):
             return False
         return isinstance(status, dict) and status.get("loggedIn") is True
@@ -253,7 +217,7 @@ class ClaudeCodeAdapter(SubprocessAdapter):
             events += self._used_so_far(dict_of(message.get("usage")))
         for block in dicts_in(message.get("content")):
             kind = block.get("type")
-            if kind == "text" and not obj.get("error") and (text := _spoken(block.get("text"))):
+            if kind == "text" and not obj.get("error") and (text := spoken(block.get("text"))):
                 if not in_subagent:
                     self.heard.text = text  # its last words, should no good end follow
                 events.append(AgentEvent("output", text, metadata={"sub_agent": True} if in_subagent else {}))
@@ -270,8 +234,7 @@ class ClaudeCodeAdapter(SubprocessAdapter):
         if tool == "Bash":
             yield AgentEvent("command_run", text_of(given.get("command")), metadata={"tool_use_id": call})
         elif tool != "StructuredOutput":
-            about = path or next((t for k in _TELLING if (t := text_of(given.get(k)))), "")
-            yield AgentEvent("progress", f"{tool} {about}".strip())
+            yield AgentEvent("progress", f"{tool} {path or about(given)}".strip())
 
     def _used_so_far(self, usage: dict[str, Any]) -> Iterator[AgentEvent]:
         """What is known before the end: of the output only what its first block tells, which is nearly nothing."""
@@ -294,7 +257,7 @@ class ClaudeCodeAdapter(SubprocessAdapter):
             tool, path = self._calls.pop(call)
             self.heard.open_tools.discard(call)
             if block.get("is_error") is True:
-                said = _first_line(block.get("content"))
+                said = first_line(block.get("content"))
                 yield AgentEvent("progress", f"{tool} failed: {said}" if said else f"{tool} failed")
                 continue
             self._succeeded += tool != "StructuredOutput"
@@ -315,15 +278,18 @@ class ClaudeCodeAdapter(SubprocessAdapter):
         """The end of a turn. Of several the last counts; its `modelUsage` includes the earlier ones'."""
         heard = self.heard
         heard.open_tools.clear()
-        heard.usage = self._usage(obj)
-        said = _spoken(obj.get("result")) or "\n".join(filter(None, map(_spoken, list_of(obj.get("errors")))))
+        heard.usage = usage_of(obj, self._model)
+        said = spoken(obj.get("result")) or "\n".join(filter(None, map(spoken, list_of(obj.get("errors")))))
         heard.report = parse_structured(obj.get("structured_output")) or heard.report
         if denied := [text_of(d.get("tool_name")) for d in dicts_in(obj.get("permission_denials"))]:
             # Even a run that was denied everything says success.
             heard.evidence |= {"permission_denials": denied, "fully_denied": self._succeeded == 0}
         subtype = text_of(obj.get("subtype"))
         if obj.get("is_error") not in (False, None) or subtype.startswith("error"):
-            heard.terminal = self._error(obj, subtype, said or subtype or "an error without a text")
+            text = said or subtype or "an error without a text"
+            heard.terminal = error_of(obj, text, self._assistant_error, self._quota_resets_at)
+            if is_session_gone(obj, text):
+                heard.evidence["session_lost"] = True
         elif obj.get("num_turns") == 0 and heard.report is None:
             # What a slash command does: success, and the model was never asked.
             heard.terminal = Terminal(f"the model was not asked: {said}", ErrorClass.PROTOCOL)
@@ -331,76 +297,9 @@ class ClaudeCodeAdapter(SubprocessAdapter):
             heard.terminal = Terminal()
             heard.text = said
 
-    def _error(self, obj: dict[str, Any], subtype: str, text: str) -> Terminal:
-        if _SESSION_GONE in text and subtype == "error_during_execution":
-            self.heard.evidence["session_lost"] = True
-            return Terminal(text, ErrorClass.PROTOCOL)
-        status = number_of(obj.get("api_error_status"))
-        error_class = _BY_SUBTYPE.get(subtype) or self._classify(
-            status, text_of(obj.get("terminal_reason")), text
-        )
-        limited = error_class in (ErrorClass.RATE_LIMITED, ErrorClass.QUOTA)
-        if limited and self._quota_resets_at is not None:
-            wait = max(0.0, self._quota_resets_at - time.time()) if self._quota_resets_at else None
-            return Terminal(text, ErrorClass.QUOTA, retry_after_s=wait)
-        if obj.get("stop_reason") == "refusal":
-            error_class = ErrorClass.MODEL
-        return Terminal(text, error_class)
-
-    def _classify(self, status: float, terminal_reason: str, text: str) -> ErrorClass:
-        """The class of an API error, by its own fields first; its text only where they do not tell."""
-        if terminal_reason == "prompt_too_long":
-            return ErrorClass.CONTEXT_WINDOW
-        by_text = classify_error_for_blocker(text)
-        error = self._assistant_error
-        found = _BY_ASSISTANT_ERROR.get(error) or _BY_STATUS.get(int(status))
-        if found is ErrorClass.RATE_LIMITED and by_text is ErrorClass.QUOTA:
-            return ErrorClass.QUOTA  # "you've hit your limit, resets 3pm": waiting seconds does not help
-        if found is not None:
-            return found
-        if status >= 500:
-            return ErrorClass.OVERLOADED
-        if error == "server_error":
-            # No status: never connected, or "Repeated 529".
-            return ErrorClass.NETWORK if by_text is ErrorClass.NETWORK else ErrorClass.OVERLOADED
-        return by_text or ErrorClass.PROTOCOL
-
-    def _usage(self, obj: dict[str, Any]) -> TokenUsage:
-        """The whole process's tokens, sub-agents included (which `usage` leaves out), and its cost in USD."""
-        models = {name: dict_of(one) for name, one in dict_of(obj.get("modelUsage")).items()}
-
-        def total(*keys: str) -> int:
-            return int(sum(number_of(one.get(key)) for one in models.values() for key in keys))
-
-        busiest = max(models, key=lambda name: number_of(models[name].get("outputTokens")), default=None)
-        cost = obj.get("total_cost_usd")
-        return TokenUsage(
-            input_tokens=total("inputTokens", "cacheCreationInputTokens"),
-            cached_input_tokens=total("cacheReadInputTokens"),
-            output_tokens=total("outputTokens"),
-            cost_usd=number_of(cost) if isinstance(cost, int | float) else None,
-            model=text_of(busiest) or self._model,
-        )
-
-
-# Which of a tool's inputs says in a word what it is about, for the progress line.
-_TELLING = ("file_path", "path", "pattern", "query", "url", "description", "skill")
-
 
 def _message(prompt: str) -> bytes:
     """The prompt as the one message of the conversation; see the top of this file."""
     blocks = [{"type": "text", "text": prompt}, {"type": "text", "text": _BLANK}]
     message = {"type": "user", "message": {"role": "user", "content": blocks}}
     return (json.dumps(message, ensure_ascii=False) + "\n").encode("utf-8", "replace")
-
-
-def _spoken(value: object) -> str:
-    """The same, but "" for what the CLI says to its makers (it does when it is ended in the middle of a call)."""
-    text = text_of(value)
-    return "" if text.startswith("[ede_diagnostic]") else text
-
-
-def _first_line(content: object) -> str:
-    """Of what a tool said, a string or blocks of text."""
-    words = text_of(content) or "".join(text_of(block.get("text")) for block in dicts_in(content))
-    return words.strip().partition("\n")[0][:200]
