@@ -73,7 +73,7 @@ FALLBACK = typer.Option(
     None,
     "--fallback",
     metavar="NAMES",
-    help="Engines that take over where one cannot go on, such as claude-code,built-in.",
+    help="Engines that take over where one cannot go on: one,another.",
 )
 QUOTA = typer.Option(
     None,

@@ -186,7 +186,7 @@ def _names(value: Any) -> str:
         and not any(map(_text, value))
         and len(set(value)) == len(value)
     )
-    return "" if good else "has to be a list of different engines like [codex, built-in]"
+    return "" if good else "has to be a list of different engines like [one, another]"
 
 
 def _budget(value: Any) -> str:

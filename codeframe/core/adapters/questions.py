@@ -59,9 +59,9 @@ def over_budget(breach: Breach, task_id: str) -> str:
         option = f"--max-cost {more:g}" if breach.what == "cost" else f"--max-tokens {more:.0f}"
         on = f"Go on with as much again: `cf work resume {short}`, or with more: `cf work resume {short} {option}`"
     else:
-        on = (
-            f"To go on raise `budget` in the configuration (`cf config edit`), then: `cf work resume {short}`"
-        )
+        amount = f"{breach.limit * 2:g}" if breach.what == "cost" else f"{breach.limit * 2:.0f}"
+        raised = f"cf config set budget '{{{breach.scope}: {{{breach.what}: {amount}}}}}'"
+        on = f"To go on raise it, such as by `{raised}`, then: `cf work resume {short}`"
     return (
         f"{whose} has used {used}, and its budget is {limit}; the work is kept. {on}. Another engine: "
         f"`cf work resume {short} --engine NAME`. To give it up: `cf work undo {short}`."
