@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bench.measure import Row, finish
 from codeframe.demo.deeds import report, write
-from codeframe.demo.messages_server import Request, ScriptedAnthropic
+from codeframe.demo.model_server import Request, ScriptedModel
 from tests.kit.engines import clean_env, run_cf
 from tests.kit.repos import make_repo
 
@@ -28,7 +28,7 @@ def measure(repeat: int = 1) -> list[Row]:
     )
     with (
         tempfile.TemporaryDirectory() as scratch,
-        ScriptedAnthropic({"s": {"prompts": list(turns)}}) as server,
+        ScriptedModel({"s": {"prompts": list(turns)}}) as server,
     ):
         repo = make_repo(Path(scratch) / "repo", {"README.md": "# A project\n" * 200})
         env = clean_env(Path(scratch)) | {"ANTHROPIC_BASE_URL": server.url("s"), "ANTHROPIC_API_KEY": "x"}

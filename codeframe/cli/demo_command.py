@@ -44,12 +44,12 @@ def demo(
     """
     from codeframe.core.admission import check_engine
     from codeframe.core.engine_registry import DEFAULT_ENGINE, TYPED_WHY
-    from codeframe.demo.messages_server import ScriptedAnthropic
+    from codeframe.demo.model_server import ScriptedModel
     from codeframe.demo.stage import Stage
     from codeframe.demo.story import scenario
 
     name = engine or DEFAULT_ENGINE
-    with ScriptedAnthropic({"demo": scenario()}, models=["scripted-model"]) as model:
+    with ScriptedModel({"demo": scenario()}, models=["scripted-model"]) as model:
         stage = Stage(model.url("demo"))
         os.environ.clear()  # what is asked of an engine here is asked in the demo's environment
         os.environ.update(stage.env)

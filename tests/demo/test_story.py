@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from codeframe.demo.deeds import in_words_of, read, report, write
+from codeframe.demo.dialects import MESSAGES
 from codeframe.demo.model_script import due_turn, text
 from codeframe.demo.story import ANSWER, TASKS, scenario
 from tests.kit.engines import run_cf
@@ -46,7 +47,7 @@ def test_each_task_has_its_own_plot_and_the_answer_leads_on() -> None:
         prompts = [f"Task: {task.title}. Depends on: {', '.join(task.depends_on)}", ANSWER]
         for count in (1, 2):
             messages = [{"role": "user", "content": [text(words)]} for words in prompts[:count]]
-            turn = due_turn(scenario(), {"messages": messages, "tools": OURS})
+            turn = due_turn(scenario(), MESSAGES.read({"messages": messages, "tools": OURS}))
             told[task.key, count] = turn["blocks"][0]["name"]
     assert told["discount", 1] == "read_file"
     assert told["discount", 2] == "create_file"

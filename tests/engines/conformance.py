@@ -17,8 +17,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from codeframe.demo.messages_server import ScriptedAnthropic, refused_url
 from codeframe.demo.model_script import error
+from codeframe.demo.model_server import ScriptedModel, refused_url
 from tests.engines.stage import PATIENCE_S, Stage, Staged, ended, engine_processes, is_gone
 from tests.kit.engines import Completed
 from tests.kit.repos import write
@@ -120,7 +120,7 @@ class Conformance(Staged):
         assert any("/dev/urandom" in line for line in logged)
 
     def test_four_at_once_on_a_fresh_home(self, tmp_path: Path) -> None:
-        with ScriptedAnthropic() as server:
+        with ScriptedModel() as server:
             stages = [Stage(self.engine, server, tmp_path, name) for name in "abcd"]
             for stage in stages:
                 stage.play([stage.write("made.txt", f"by {stage.scenario}\n"), stage.done()])
@@ -282,7 +282,7 @@ class Conformance(Staged):
             assert running.stderr is not None
             assert any("network: trying again" in line for line in running.stderr)
         made = {"prompts": [[stage.write("made.txt", "x\n"), stage.done()]]}
-        with ScriptedAnthropic({stage.scenario: made}, port=int(url.rpartition(":")[2])) as server:
+        with ScriptedModel({stage.scenario: made}, port=int(url.rpartition(":")[2])) as server:
             check(ended(running), 0)
             assert "Make made.txt" in server.requests()[-1].prompts[0]
         assert stage.rounds(task)[0]["error_class"] == "network"

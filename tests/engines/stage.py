@@ -17,8 +17,8 @@ from typing import Any, ClassVar, Protocol
 import psutil
 import pytest
 
-from codeframe.demo.messages_server import Request, ScriptedAnthropic
 from codeframe.demo.model_script import Block
+from codeframe.demo.model_server import Request, ScriptedModel
 from tests.kit.engines import Completed, run_cf, start_cf
 from tests.kit.repos import git, make_repo
 from tests.kit.waiting import wait_until
@@ -70,7 +70,7 @@ class Engine(Protocol):
 class Stage:
     """One project with `cf init` done, in a home of its own. `play` says what the model does."""
 
-    def __init__(self, engine: Engine, server: ScriptedAnthropic, folder: Path, name: str = SCENARIO) -> None:
+    def __init__(self, engine: Engine, server: ScriptedModel, folder: Path, name: str = SCENARIO) -> None:
         self.engine, self.server, self.folder, self.scenario = engine, server, folder, name
         self.home = folder / "home"
         self.home.mkdir(exist_ok=True)
@@ -219,5 +219,5 @@ class Staged:
 @contextmanager
 def staged(engine: Engine, folder: Path) -> Iterator[Stage]:
     """A stage with a scripted model of its own, which is yet to be told what to `play`."""
-    with ScriptedAnthropic() as server:
+    with ScriptedModel() as server:
         yield Stage(engine, server, folder)

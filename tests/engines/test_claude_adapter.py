@@ -14,8 +14,8 @@ import pytest
 from codeframe.core.adapters.claude_code import ClaudeCodeAdapter
 from codeframe.core.agent_adapter import AgentContext, AgentResult, AgentResultStatus
 from codeframe.core.models import ErrorClass
-from codeframe.demo.messages_server import ScriptedAnthropic
 from codeframe.demo.model_script import text, tool, verdict
+from codeframe.demo.model_server import ScriptedModel
 from tests.kit.engines import scripted_env
 from tests.kit.repos import make_repo
 
@@ -25,8 +25,8 @@ WRITE = [tool("Write", {"file_path": "{cwd}/made.txt", "content": "hello\n"})]
 
 
 @pytest.fixture
-def server() -> Iterator[ScriptedAnthropic]:
-    with ScriptedAnthropic() as running:
+def server() -> Iterator[ScriptedModel]:
+    with ScriptedModel() as running:
         yield running
 
 
@@ -39,7 +39,7 @@ class Setup:
     """One scripted model, one home, one repository: `run` calls the adapter as the runtime would."""
 
     def __init__(
-        self, server: ScriptedAnthropic, home: Path, repo: Path, monkeypatch: pytest.MonkeyPatch
+        self, server: ScriptedModel, home: Path, repo: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         self.server, self.home, self.repo, self._monkeypatch = server, home, repo, monkeypatch
 
@@ -64,7 +64,7 @@ class Setup:
 
 @pytest.fixture
 def setup(
-    server: ScriptedAnthropic, claude: Path, home: Path, repo: Path, monkeypatch: pytest.MonkeyPatch
+    server: ScriptedModel, claude: Path, home: Path, repo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Setup:
     return Setup(server, home, repo, monkeypatch)
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from codeframe.demo.messages_server import ScriptedAnthropic
 from codeframe.demo.model_script import Block, tool, verdict
+from codeframe.demo.model_server import ScriptedModel
 from tests.kit.engines import Completed, run_cf, scripted_env
 from tests.kit.repos import commit, git, make_repo, write
 
@@ -87,7 +87,7 @@ def test_a_bug_in_a_real_project_is_repaired_and_verified(
         [edit(HALF, "range(i)"), edit(around.replace(right, wrong), around)],
         verdict("All windows are right again."),
     ]
-    with ScriptedAnthropic({"repair": {"prompts": [first_try, repair]}}) as server:
+    with ScriptedModel({"repair": {"prompts": [first_try, repair]}}) as server:
         env = scripted_env(home, server.url("repair"))
 
         def cf(*args: str) -> Completed:

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from codeframe.demo.messages_server import Request, ScriptedAnthropic, refused_url
 from codeframe.demo.model_script import Scenario, error, text, tool, turn, verdict
+from codeframe.demo.model_server import Request, ScriptedModel, refused_url
 from tests.kit.engines import scripted_env
 from tests.kit.waiting import wait_until
 
@@ -57,7 +57,7 @@ class Ran:
 class Driver:
     """Runs the real binary in `repo` against one scenario of its own server."""
 
-    def __init__(self, binary: Path, home: Path, repo: Path, server: ScriptedAnthropic) -> None:
+    def __init__(self, binary: Path, home: Path, repo: Path, server: ScriptedModel) -> None:
         self.binary, self.home, self.repo, self.server = binary, home, repo, server
 
     def play(self, scenario: Scenario) -> None:
@@ -89,7 +89,7 @@ def driver(claude: Path, home: Path, tmp_path: Path):
     repo = tmp_path / "a repo"  # the space is meant: `{cwd}` has to survive it
     repo.mkdir()
     subprocess.run(["git", "init", "-q"], cwd=repo, check=True)
-    with ScriptedAnthropic(log=tmp_path / "requests.jsonl") as server:
+    with ScriptedModel(log=tmp_path / "requests.jsonl") as server:
         yield Driver(claude, home, repo, server)
 
 

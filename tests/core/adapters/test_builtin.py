@@ -19,8 +19,8 @@ from codeframe.core.adapters.transcript import read_transcript
 from codeframe.core.agent_adapter import AgentAdapter, AgentContext, AgentResult, AgentResultStatus
 from codeframe.core.models import ErrorClass
 from codeframe.core.process_sweep import find_marked
-from codeframe.demo.messages_server import MODELS, Request, ScriptedAnthropic, refused_url
 from codeframe.demo.model_script import error, fenced_verdict, text, tool, turn
+from codeframe.demo.model_server import MODELS, Request, ScriptedModel, refused_url
 from tests.kit.repos import make_repo
 from tests.kit.waiting import wait_until
 
@@ -34,8 +34,8 @@ def verdict(summary: str = "did it", status: str = "completed", **more: Any) -> 
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[ScriptedAnthropic]:
-    with ScriptedAnthropic() as running:
+def server() -> Iterator[ScriptedModel]:
+    with ScriptedModel() as running:
         yield running
 
 
@@ -43,7 +43,7 @@ class Setup:
     """One script, one repository, one run's folder: `run` calls the adapter as the runtime would."""
 
     def __init__(
-        self, server: ScriptedAnthropic, folder: Path, name: str, monkeypatch: pytest.MonkeyPatch
+        self, server: ScriptedModel, folder: Path, name: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         self.server, self.name, self._monkeypatch = server, name, monkeypatch
         self.repo = make_repo(folder / "repo", {"README.md": "# A project\n"})
@@ -96,7 +96,7 @@ class Setup:
 
 @pytest.fixture
 def setup(
-    server: ScriptedAnthropic, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    server: ScriptedModel, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Setup]:
     name = "".join(c if c.isalnum() else "-" for c in request.node.name)
     yield Setup(server, tmp_path, name, monkeypatch)

@@ -17,8 +17,8 @@ from codeframe.core.models import Run, RunKind
 from codeframe.core.process_sweep import find_marked
 from codeframe.core.runtime import execute_agent
 from codeframe.core.workspace import init_workspace
-from codeframe.demo.messages_server import ScriptedAnthropic
 from codeframe.demo.model_script import error, tool
+from codeframe.demo.model_server import ScriptedModel
 from tests.kit.engines import Completed, run_cf
 from tests.kit.repos import make_repo, write
 from tests.kit.trusting import trust
@@ -37,7 +37,7 @@ def make(content: str) -> dict[str, Any]:
 class Setup:
     """A task whose gate wants made.txt to say "right"."""
 
-    def __init__(self, server: ScriptedAnthropic, folder: Path) -> None:
+    def __init__(self, server: ScriptedModel, folder: Path) -> None:
         self._server = server
         self.repo = make_repo(folder / "project", {"README.md": "hello\n"})
         self.workspace, _ = init_workspace(self.repo)
@@ -79,7 +79,7 @@ class Setup:
 
 @pytest.fixture
 def setup(tmp_path: Path) -> Iterator[Setup]:
-    with ScriptedAnthropic({"runs": {"prompts": []}}) as server:
+    with ScriptedModel({"runs": {"prompts": []}}) as server:
         yield Setup(server, tmp_path)
 
 

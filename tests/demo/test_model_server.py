@@ -17,20 +17,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codeframe.demo.messages_server import ScriptedAnthropic, refused_url
+from codeframe.demo import meter
+from codeframe.demo.dialects import MESSAGES
 from codeframe.demo.model_script import (
-    Meter,
+    Scenario,
     Turn,
     as_turn,
     due_turn,
     error,
     fenced_verdict,
-    standing,
     text,
     tool,
     turn,
     verdict,
 )
+from codeframe.demo.model_server import ScriptedModel, refused_url
 from tests.kit.engines import ROOT
 
 TOOLS = [{"name": "Write", "input_schema": {"type": "object"}}]
@@ -56,8 +57,19 @@ def body(*messages: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"model": "m", "max_tokens": 9, "messages": list(messages), "tools": TOOLS, **more}
 
 
-def words(due: Turn) -> str:
-    return due["blocks"][0]["text"]
+def due(scenario: Scenario, request: dict[str, Any]) -> Turn:
+    return due_turn(scenario, MESSAGES.read(request))
+
+
+def words(turn: Turn) -> str:
+    return turn["blocks"][0]["text"]
+
+
+class Meter(meter.Meter):
+    """Measures requests of the Messages API."""
+
+    def of(self, request: dict[str, Any]) -> dict[str, int]:
+        return self.measure(list(MESSAGES.parts(request)), [])
 
 
 # -- which turn is due --------------------------------------------------------------------------------
@@ -66,19 +78,19 @@ def words(due: Turn) -> str:
 def test_turns_are_counted_by_prompt_and_by_answers_since():
     scenario = {"prompts": [[text("a0"), text("a1")], [text("b0")]]}
     first = [user("<system-reminder>\nx</system-reminder>", "do a")]
-    assert words(due_turn(scenario, body(*first))) == "a0"
+    assert words(due(scenario, body(*first))) == "a0"
     first += [assistant(text("a0")), user(tool_result(), tool_result())]
-    assert words(due_turn(scenario, body(*first))) == "a1"
+    assert words(due(scenario, body(*first))) == "a1"
     first += [assistant(text("a1")), user("[structured-output-enforce] You MUST")]
-    assert words(due_turn(scenario, body(*first))) == "a1"  # past the end: the last one goes on
+    assert words(due(scenario, body(*first))) == "a1"  # past the end: the last one goes on
     second = [*first, assistant(text("a1")), {"role": "user", "content": "do b"}]
-    assert words(due_turn(scenario, body(*second))) == "b0"
+    assert words(due(scenario, body(*second))) == "b0"
     third = [*second, assistant(text("b0")), user("and c")]
-    assert words(due_turn(scenario, body(*third))) == "b0"
+    assert words(due(scenario, body(*third))) == "b0"
 
 
 def test_two_unanswered_prompts_in_one_message_are_two():
-    assert standing(body(user("killed before an answer", "again"))).prompts == (
+    assert MESSAGES.read(body(user("killed before an answer", "again"))).prompts == (
         "killed before an answer",
         "again",
     )
@@ -89,26 +101,26 @@ def test_what_the_cli_says_on_resume_is_no_prompt():
         user("do", "Continue from where you left off."),
         user("Continue from where you left off. Now!"),
     ]
-    assert standing(body(*messages)).prompts == ("do", "Continue from where you left off. Now!")
+    assert MESSAGES.read(body(*messages)).prompts == ("do", "Continue from where you left off. Now!")
 
 
 def test_conversations_are_told_apart_by_their_first_prompt():
     scenario = {"prompts": [[text("other")]], "match": [{"text": "task b", "prompts": [[text("for b")]]}]}
-    assert words(due_turn(scenario, body(user("this is task b, please")))) == "for b"
-    assert words(due_turn(scenario, body(user("a"), assistant(text("x")), user("task b")))) == "other"
+    assert words(due(scenario, body(user("this is task b, please")))) == "for b"
+    assert words(due(scenario, body(user("a"), assistant(text("x")), user("task b")))) == "other"
 
 
 def test_the_announced_working_directory_is_put_in_at_any_depth():
     scenario = {"prompts": [[tool("Write", {"edits": [{"path": "{cwd}/a", "text": "{other}"}]})]]}
     system = [{"type": "text", "text": " - Primary working directory: /a path/with space\n - more"}]
-    due = due_turn(scenario, body(user("working directory: /elsewhere"), system=system))
-    assert due["blocks"][0]["input"] == {"edits": [{"path": "/a path/with space/a", "text": "{other}"}]}
+    chosen = due(scenario, body(user("working directory: /elsewhere"), system=system))
+    assert chosen["blocks"][0]["input"] == {"edits": [{"path": "/a path/with space/a", "text": "{other}"}]}
 
 
 def test_side_requests_without_tools_have_their_own_answer():
     scenario = {"prompts": [[text("work")]], "aux": "a title"}
-    assert words(due_turn(scenario, body(user("x"), tools=[]))) == "a title"
-    assert words(due_turn(scenario, body(user("x")))) == "work"
+    assert words(due(scenario, body(user("x"), tools=[]))) == "a title"
+    assert words(due(scenario, body(user("x")))) == "work"
 
 
 def test_a_turn_may_be_written_three_ways():
@@ -128,37 +140,37 @@ def test_a_fenced_verdict_ends_in_json():
 
 
 def test_only_what_is_marked_is_read_from_the_cache():
-    meter = Meter()
+    counter = Meter()
     long = "x" * 4000
-    cold = meter.measure(body(user(text(long) | MARK), user("tail")), [])
+    cold = counter.of(body(user(text(long) | MARK), user("tail")))
     assert cold["cache_read_input_tokens"] == 0
     assert cold["cache_creation_input_tokens"] > 1000 > cold["input_tokens"] > 0
-    warm = meter.measure(body(user(long), user("tail"), user(text("new") | MARK)), [])
+    warm = counter.of(body(user(long), user("tail"), user(text("new") | MARK)))
     assert warm["cache_read_input_tokens"] == cold["cache_creation_input_tokens"]
     assert 0 < warm["cache_creation_input_tokens"] < 50
     assert warm["input_tokens"] == 0
-    unmarked = meter.measure(body(user(long)), [])
+    unmarked = counter.of(body(user(long)))
     assert unmarked["cache_read_input_tokens"] == unmarked["cache_creation_input_tokens"] == 0
 
 
 @pytest.mark.parametrize("change", [{"model": "other"}, {"tools": []}, {"system": "new"}])
 def test_a_change_before_the_messages_loses_the_cache(change: dict[str, Any]):
-    meter = Meter()
+    counter = Meter()
     request = body(user(text("x" * 400) | MARK), system="old")
-    first = meter.measure(request, [])["cache_creation_input_tokens"]
-    assert meter.measure(request, [])["cache_read_input_tokens"] == first
-    changed = meter.measure(request | change, [])
+    first = counter.of(request)["cache_creation_input_tokens"]
+    assert counter.of(request)["cache_read_input_tokens"] == first
+    changed = counter.of(request | change)
     assert changed["cache_read_input_tokens"] < first / 2
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.text(max_size=40), min_size=1, max_size=8), st.integers(0, 7))
 def test_every_byte_is_charged_once(said: list[str], mark: int):
-    meter = Meter()
+    counter = Meter()
     messages = [user(text(each) | (MARK if number == mark else {})) for number, each in enumerate(said)]
     totals = []
     for _ in range(2):
-        usage = meter.measure(body(*messages), [])
+        usage = counter.of(body(*messages))
         totals.append(sum(usage[key] for key in usage if key != "output_tokens"))
     # Each of the three sums is rounded up by itself.
     assert abs(totals[0] - totals[1]) <= 2
@@ -168,13 +180,13 @@ def test_every_byte_is_charged_once(said: list[str], mark: int):
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[ScriptedAnthropic]:
-    with ScriptedAnthropic({"s": {"prompts": [[text("hello")]]}}, log=tmp_path / "log.jsonl") as running:
+def server(tmp_path: Path) -> Iterator[ScriptedModel]:
+    with ScriptedModel({"s": {"prompts": [[text("hello")]]}}, log=tmp_path / "log.jsonl") as running:
         yield running
 
 
 def ask(
-    server: ScriptedAnthropic,
+    server: ScriptedModel,
     *,
     name: str = "s",
     path: str = "/v1/messages?beta=true",
@@ -197,7 +209,7 @@ def events(stream: bytes) -> list[dict[str, Any]]:
     return [json.loads(line[6:]) for line in stream.decode().splitlines() if line.startswith("data: ")]
 
 
-def test_the_same_answer_streamed_and_whole(server: ScriptedAnthropic):
+def test_the_same_answer_streamed_and_whole(server: ScriptedModel):
     long = {"file_path": "/a", "content": "ä\n" * 1000}
     server.add("s", {"prompts": [[[text("first" * 200), tool("Write", long)]]]})
     whole = json.loads(ask(server)[1])
@@ -213,7 +225,7 @@ def test_the_same_answer_streamed_and_whole(server: ScriptedAnthropic):
     assert [event["type"] for event in streamed[-2:]] == ["message_delta", "message_stop"]
 
 
-def test_errors_are_injected_for_a_while_with_their_headers(server: ScriptedAnthropic):
+def test_errors_are_injected_for_a_while_with_their_headers(server: ScriptedModel):
     limit = {"status": 429, "type": "rate_limit_error", "message": "slow", "headers": {"retry-after": "7"}}
     server.add("s", {"prompts": [[text("ok")]], "errors": [limit | {"after": 1, "times": 2}]})
     answers = [ask(server) for _ in range(4)]
@@ -222,12 +234,12 @@ def test_errors_are_injected_for_a_while_with_their_headers(server: ScriptedAnth
     assert answers[1][2]["retry-after"] == "7"
 
 
-def test_an_error_may_stand_in_the_place_of_a_turn(server: ScriptedAnthropic):
+def test_an_error_may_stand_in_the_place_of_a_turn(server: ScriptedModel):
     server.add("s", {"prompts": [[error(529, "overloaded_error")]]})
     assert [ask(server)[0] for _ in range(2)] == [529, 529]
 
 
-def test_a_request_past_the_context_window_is_refused_as_by_the_api(server: ScriptedAnthropic):
+def test_a_request_past_the_context_window_is_refused_as_by_the_api(server: ScriptedModel):
     server.add("s", {"prompts": [[text("ok")]], "context_window": 1000})
     assert ask(server)[0] == 200
     status, answer, _ = ask(server, system="x" * 4000)
@@ -236,7 +248,7 @@ def test_a_request_past_the_context_window_is_refused_as_by_the_api(server: Scri
 
 
 @pytest.mark.parametrize("usage", [{"input_tokens": 1, "output_tokens": 2}])
-def test_usage_may_be_fixed(server: ScriptedAnthropic, usage: dict[str, int]):
+def test_usage_may_be_fixed(server: ScriptedModel, usage: dict[str, int]):
     server.add("s", {"prompts": [[text("ok")]], "usage": usage})
     assert json.loads(ask(server)[1])["usage"] == usage
     server.add("s", {"prompts": [[turn(text("ok"), usage={"input_tokens": 9})]], "usage": usage})
@@ -244,7 +256,7 @@ def test_usage_may_be_fixed(server: ScriptedAnthropic, usage: dict[str, int]):
 
 
 @pytest.mark.parametrize("cut, last", [("block", "content_block_delta"), ("end", "content_block_stop")])
-def test_a_stream_may_be_cut(server: ScriptedAnthropic, cut: str, last: str):
+def test_a_stream_may_be_cut(server: ScriptedModel, cut: str, last: str):
     server.add("s", {"prompts": [[turn(text("hello"), cut=cut)]]})
     assert events(ask(server, stream=True)[1])[-1]["type"] == last
     assert ask(server)[0] == 200  # not streamed: whole
@@ -261,7 +273,7 @@ def test_the_end_of_the_test_ends_what_hangs(tmp_path: Path, how: dict[str, Any]
         except (OSError, http.client.HTTPException) as gone:
             outcome.append(gone)
 
-    with ScriptedAnthropic({"s": {"prompts": [[turn(text("late"), **how)]]}}) as server:
+    with ScriptedModel({"s": {"prompts": [[turn(text("late"), **how)]]}}) as server:
         asking = threading.Thread(target=client, args=(server.url("s"),))
         asking.start()
         (request,) = server.wait_for(1)
@@ -271,13 +283,13 @@ def test_the_end_of_the_test_ends_what_hangs(tmp_path: Path, how: dict[str, Any]
     assert (outcome[0] is not None) == ("hang" in how)
 
 
-def test_a_turn_can_be_held_until_the_test_lets_go(server: ScriptedAnthropic, tmp_path: Path):
+def test_a_turn_can_be_held_until_the_test_lets_go(server: ScriptedModel, tmp_path: Path):
     server.add("s", {"prompts": [[turn(text("now"), wait_for=str(tmp_path / "go"))]]})
     threading.Thread(target=lambda: (server.wait_for(1), (tmp_path / "go").touch())).start()
     assert json.loads(ask(server)[1])["content"] == [text("now")]
 
 
-def test_the_rest_of_the_api(server: ScriptedAnthropic):
+def test_the_rest_of_the_api(server: ScriptedModel):
     assert ask(server, path="", method="HEAD")[0] == 200
     assert json.loads(ask(server, path="/v1/models", method="GET")[1])["data"][0]["type"] == "model"
     assert json.loads(ask(server, path="/v1/messages/count_tokens")[1])["input_tokens"] > 0
@@ -286,13 +298,13 @@ def test_the_rest_of_the_api(server: ScriptedAnthropic):
     assert [request.method for request in server.all_requests()] == ["HEAD", "GET", "POST", "POST"]
 
 
-def test_an_unknown_scenario_says_so(server: ScriptedAnthropic):
+def test_an_unknown_scenario_says_so(server: ScriptedModel):
     status, answer, _ = ask(server, name="typo")
     assert status == 404
     assert "no scenario 'typo'" in json.loads(answer)["error"]["message"]
 
 
-def test_the_log_holds_requests_and_no_keys(server: ScriptedAnthropic, tmp_path: Path):
+def test_the_log_holds_requests_and_no_keys(server: ScriptedModel, tmp_path: Path):
     ask(server)
     (request,) = server.requests("s")
     assert (request.prompts, request.turn, request.status) == (("hi",), 0, 200)
@@ -313,7 +325,7 @@ def test_it_runs_as_a_program_of_its_own(tmp_path: Path):
     command = [
         sys.executable,
         "-m",
-        "codeframe.demo.messages_server",
+        "codeframe.demo.model_server",
         "--scenario",
         tmp_path / "scenarios.json",
     ]
