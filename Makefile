@@ -21,7 +21,7 @@ demo: $(STAMP) ## see the whole thing work, offline, with a scripted model
 test: $(STAMP) ## fast tests, offline, no engine needed
 	@$(PY) -m pytest -n $(WORKERS) --dist worksteal -m 'not engine and not slow' tests
 
-.engines/.installed: tests/engines/package.json tests/engines/package-lock.json
+.engines/.installed: tests/engines/package.json tests/engines/package-lock.json tests/engines/requirements.txt
 	@scripts/install-engines
 
 test-engines: $(STAMP) .engines/.installed ## drive the real CLIs against a scripted model

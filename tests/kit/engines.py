@@ -25,6 +25,7 @@ from tests.kit.trusting import runs_something, trust
 
 ROOT = Path(__file__).resolve().parents[2]
 ENGINES_BIN = ROOT / ".engines" / "node_modules" / ".bin"
+OTHERS_BIN = ROOT / ".engines" / "bin"  # what does not come from npm
 
 # `python -m codeframe`, but of this checkout, whatever the environment has installed, and without the
 # working directory on sys.path: a repository's own json.py is no module of ours. PYTHONPATH would do it
@@ -125,11 +126,15 @@ def _spare_home() -> Path:
     return home
 
 
+def engines_env(home: Path) -> dict[str, str]:
+    """`clean_env`, with the pinned CLIs first on PATH."""
+    env = clean_env(home)
+    return env | {"PATH": os.pathsep.join([str(ENGINES_BIN), str(OTHERS_BIN), env["PATH"]])}
+
+
 def scripted_env(home: Path, url: str) -> dict[str, str]:
     """What makes Claude Code talk to a scripted server at `url` only. The pinned CLIs are first on PATH."""
-    env = clean_env(home)
-    return env | {
-        "PATH": f"{ENGINES_BIN}{os.pathsep}{env['PATH']}",
+    return engines_env(home) | {
         "ANTHROPIC_BASE_URL": url,
         "ANTHROPIC_API_KEY": "dummy",
         "CLAUDE_CODE_MAX_RETRIES": "1",
@@ -141,10 +146,10 @@ def scripted_env(home: Path, url: str) -> dict[str, str]:
 
 def pinned(name: str) -> Path:
     """The pinned real CLI of this name. A missing one fails the test: skipped, it would prove nothing."""
-    binary = ENGINES_BIN / name
-    if not binary.exists():
-        pytest.fail(f"{name} is not in .engines: `make test-engines` installs it")
-    return binary
+    for folder in (ENGINES_BIN, OTHERS_BIN):
+        if (folder / name).exists():
+            return folder / name
+    pytest.fail(f"{name} is not in .engines: `make test-engines` installs it")
 
 
 @pytest.fixture
