@@ -7,7 +7,9 @@ request offers, so a script names no engine.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterable, Mapping
+from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 Block = dict[str, Any]
@@ -43,7 +45,9 @@ class _Tools(NamedTuple):
 _FAMILIES = (
     _Tools("read_file", "create_file", "path", False, {"overwrite": True}),
     _Tools("Read", "Write", "file_path", True),
+    _Tools("read", "write", "filePath", True),
 )
+_SHELL, _COMMAND = "exec_command", "cmd"  # a tool that runs commands, where none is for files
 _REPORTING = ("finish", "StructuredOutput")  # tools that take a verdict; else it is fenced
 
 
@@ -66,7 +70,18 @@ def in_words_of(offered: Iterable[Mapping[str, Any]], block: Block) -> Block:
             if block["deed"] == "read":
                 return _call(tools.reads, where)
             return _call(tools.writes, {**where, "content": block["content"], **tools.overwrites})
+    if _SHELL in names:
+        return _call(_SHELL, {_COMMAND: _command(block)})
     raise LookupError(f"no tool to {block['deed']} a file among {sorted(map(str, names))}")
+
+
+def _command(block: Block) -> str:
+    """The deed as a shell command, run in the project."""
+    path = shlex.quote(block["path"])
+    if block["deed"] == "read":
+        return f"cat -- {path}"
+    folder = shlex.quote(str(PurePosixPath(block["path"]).parent))
+    return f"mkdir -p -- {folder} && printf %s {shlex.quote(block['content'])} > {path}"
 
 
 def _call(name: str, given: Mapping[str, Any]) -> Block:

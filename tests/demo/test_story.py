@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -37,8 +38,18 @@ def test_the_plot_is_the_same_in_the_words_of_every_engine() -> None:
     names = [in_words_of(tools, report("did it"))["name"] for tools in (OURS, THEIRS)]
     assert names == ["finish", "StructuredOutput"]
     assert in_words_of(THEIRS[:3], report("did it"))["text"].startswith("```json\n{")
+    assert in_words_of([{"name": "write"}], write("a.py", "x"))["input"]["filePath"] == "{cwd}/a.py"
     with pytest.raises(LookupError, match="no tool to write a file"):
         in_words_of([{"name": "shell"}], write("a.py", "x"))
+
+
+@pytest.mark.parametrize("content", ["x = 'one'\n\n", "no end \\n %s $HOME"])
+def test_where_there_is_only_a_shell_the_plot_is_commands(tmp_path: Path, content: str) -> None:
+    shell = [{"name": "exec_command"}]
+    for deed in (write("a folder/a.py", content), read("a folder/a.py")):
+        command = in_words_of(shell, deed)["input"]["cmd"]
+        done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert (tmp_path / "a folder" / "a.py").read_text() == done.stdout == content
 
 
 def test_each_task_has_its_own_plot_and_the_answer_leads_on() -> None:

@@ -17,29 +17,33 @@ from typing import Any, ClassVar, Protocol
 import psutil
 import pytest
 
-from codeframe.demo.model_script import Block
+from codeframe.demo.model_script import Block, as_turn
 from codeframe.demo.model_server import Request, ScriptedModel
 from tests.kit.engines import Completed, run_cf, start_cf
 from tests.kit.repos import git, make_repo
 from tests.kit.waiting import wait_until
 
 SCENARIO = "work"
-PATIENCE_S = 240.0  # for one command; a busy machine is no failure
+PATIENCE_S = 600.0  # for one command; a busy machine is no failure
 
 
 class Engine(Protocol):
     """A row of the table: what a case has to know of one engine.
 
-    The scripted model speaks the Messages API; `requests` of it are read in the model's terms, so an engine
-    that speaks another API brings a server with the same methods.
+    The scripted model speaks the API of every engine; its blocks and `requests` mean the same in each.
     """
 
     name: str
+    # Whether the engine asks its model only once per prompt: all the turns of a prompt then come in one answer.
+    asks_once: bool
     # Words of a blocker that say how to log in.
     login_words: tuple[str, ...]
 
     def environment(self, home: Path, url: str) -> dict[str, str]:
-        """The environment of a person who has this engine, logged in, with its model at `url`."""
+        """The environment of a person who has this engine, logged in, with its model at `url` (see `logged_in`).
+
+        It may write that person's configuration into `home`; called again, for another `url`.
+        """
         ...
 
     def logged_out(self, env: Mapping[str, str]) -> dict[str, str]:
@@ -80,7 +84,11 @@ class Stage:
 
     def play(self, *prompts: list[Any], **scenario: Any) -> None:
         """The n-th list holds the model's turns after the n-th prompt; `scenario` as in `model_script`."""
-        self.server.add(self.scenario, {"prompts": list(prompts) or [[self.done()]], **scenario})
+        scenario["prompts"] = list(prompts) or [[self.done()]]
+        if self.engine.asks_once:
+            for branch in (scenario, *scenario.get("match", [])):
+                branch["prompts"] = [_in_one_answer(turns) for turns in branch["prompts"]]
+        self.server.add(self.scenario, scenario)
 
     # -- what the model does ----------------------------------------------------------------------
 
@@ -170,6 +178,15 @@ class Stage:
         assert git(self.repo, "log", "--format=%s") == "first"
         assert git(self.repo, "diff", "--cached", "--name-only") == ""
         assert (self.repo / "README.md").read_text() == "# A project\n"
+
+
+def _in_one_answer(turns: list[Any]) -> list[Any]:
+    """The turns of a prompt as one; an error among them leaves them as they are."""
+    whole = [as_turn(turn) for turn in turns]
+    if any("error" in turn for turn in whole):
+        return turns
+    how = {key: value for turn in whole for key, value in turn.items()}
+    return [{**how, "blocks": [block for turn in whole for block in turn["blocks"]]}]
 
 
 def engine_processes(home: Path) -> list[psutil.Process]:

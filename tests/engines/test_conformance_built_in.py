@@ -21,6 +21,7 @@ class BuiltIn:
     """The row of the built-in engine."""
 
     name = "built-in"
+    asks_once = False
     login_words: tuple[str, ...] = ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
 
     def environment(self, home: Path, url: str) -> dict[str, str]:

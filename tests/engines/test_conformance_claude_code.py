@@ -29,6 +29,7 @@ class ClaudeCode:
     """The row of Claude Code."""
 
     name = "claude-code"
+    asks_once = False
     login_words: tuple[str, ...] = ("claude", "/login", "ANTHROPIC_API_KEY")
 
     def environment(self, home: Path, url: str) -> dict[str, str]:
