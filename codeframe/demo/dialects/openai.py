@@ -13,16 +13,16 @@ from typing import Any
 from codeframe.demo.dialects.dialect import Refusal
 from codeframe.demo.meter import Part, part
 
-# Type of the Messages API -> status, type, code.
-_WORDS: Mapping[str, tuple[int, str, str | None]] = {
-    "authentication_error": (401, "invalid_request_error", "invalid_api_key"),
-    "permission_error": (403, "request_forbidden", None),
-    "billing_error": (429, "insufficient_quota", "insufficient_quota"),
-    "rate_limit_error": (429, "requests", "rate_limit_exceeded"),
-    "overloaded_error": (503, "server_error", "server_is_overloaded"),
-    "api_error": (500, "server_error", "server_error"),
-    "not_found_error": (404, "invalid_request_error", "model_not_found"),
-    "invalid_request_error": (400, "invalid_request_error", None),
+# Type of the Messages API -> type, code, and the status where it is another one.
+_WORDS: Mapping[str, tuple[str, str | None, int | None]] = {
+    "authentication_error": ("invalid_request_error", "invalid_api_key", None),
+    "permission_error": ("request_forbidden", None, None),
+    "billing_error": ("insufficient_quota", "insufficient_quota", 429),
+    "rate_limit_error": ("requests", "rate_limit_exceeded", None),
+    "overloaded_error": ("server_error", "server_is_overloaded", 503),
+    "api_error": ("server_error", "server_error", None),
+    "not_found_error": ("invalid_request_error", "model_not_found", None),
+    "invalid_request_error": ("invalid_request_error", None, None),
 }
 _TOO_LONG = re.compile(r"prompt is too long: (\d+) tokens > (\d+) maximum")
 _NO_CREDIT = "credit balance is too low"
@@ -30,20 +30,20 @@ _NO_CREDIT = "credit balance is too low"
 
 def refusal(failure: Mapping[str, Any]) -> Refusal:
     """An error of a scenario in OpenAI's words. One that is told in the stream (status 200) stays there."""
-    kind, message = failure["type"], failure["message"]
-    status, kind, code = _WORDS.get(kind, (failure["status"], kind, kind))
-    if found := _TOO_LONG.search(message):
+    message = failure["message"]
+    kind = "billing_error" if _NO_CREDIT in message else failure["type"]
+    told, code, status = _WORDS.get(kind, (kind, kind, None))
+    if kind == "billing_error":
+        message = "You exceeded your current quota, please check your plan and billing details."
+    elif found := _TOO_LONG.search(message):
         code = "context_length_exceeded"
         message = (
             f"This model's maximum context length is {found[2]} tokens. "
             f"However, your messages resulted in {found[1]} tokens. Please reduce the length of the messages."
         )
-    elif _NO_CREDIT in message:
-        status, kind, code = _WORDS["billing_error"]
-        message = "You exceeded your current quota, please check your plan and billing details."
-    if failure["status"] == 200:
-        status = 200
-    return Refusal(status, {"error": {"message": message, "type": kind, "param": None, "code": code}})
+    given = failure["status"]
+    body = {"error": {"message": message, "type": told, "param": None, "code": code}}
+    return Refusal(given if given == 200 else status or given, body)
 
 
 def parts(model: Any, tools: Sequence[Any], conversation: Iterable[Any]) -> Iterator[Part]:
