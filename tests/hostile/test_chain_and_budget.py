@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from codeframe.demo.messages_server import ScriptedAnthropic
 from codeframe.demo.model_script import tool
+from codeframe.demo.model_server import ScriptedModel
 from tests.hostile.stage import Stage
 from tests.kit.claude_lines import Spent, api_error, result_api_error, text, tool_use
 from tests.kit.claude_runs import api_failed, interruptible, session, verdict, wrote
@@ -21,9 +21,9 @@ OUT_OF_MONEY = api_failed(402, "billing_error", "Credit balance is too low")
 
 
 @pytest.fixture
-def model(stage: Stage) -> Iterator[ScriptedAnthropic]:
+def model(stage: Stage) -> Iterator[ScriptedModel]:
     """The model of the built-in engine, which is the next of the chain."""
-    with ScriptedAnthropic({"next": {"prompts": []}}) as server:
+    with ScriptedModel({"next": {"prompts": []}}) as server:
         stage.more_env["ANTHROPIC_BASE_URL"] = server.url("next")
         yield server
 
@@ -33,7 +33,7 @@ def finished(path: str) -> list[object]:
     return [made, tool("finish", {"status": "completed", "summary": "went on"})]
 
 
-def test_the_next_engine_goes_on_with_what_was_done(stage: Stage, model: ScriptedAnthropic) -> None:
+def test_the_next_engine_goes_on_with_what_was_done(stage: Stage, model: ScriptedModel) -> None:
     model.add("next", {"prompts": [finished("more.py")]})
     stage.engine.calls(call(session(wrote("work.py", WORK), out(text("half way")), OUT_OF_MONEY)))
     task = stage.task()
@@ -57,7 +57,7 @@ def test_without_another_engine_a_person_is_asked(stage: Stage) -> None:
 
 
 def test_what_another_engine_would_suffer_from_as_well_is_not_handed_over(
-    stage: Stage, model: ScriptedAnthropic
+    stage: Stage, model: ScriptedModel
 ) -> None:
     unknown = [
         out(api_error("no such model", "model_not_found")),
@@ -78,7 +78,7 @@ def test_what_another_engine_would_suffer_from_as_well_is_not_handed_over(
     ],
 )
 def test_a_chain_is_checked_before_anything_starts(
-    stage: Stage, model: ScriptedAnthropic, chain: str, exit_code: int, words: str
+    stage: Stage, model: ScriptedModel, chain: str, exit_code: int, words: str
 ) -> None:
     task = stage.task()
     said = stage.cf(*stage.start_args(task, "--fallback", chain))
@@ -149,7 +149,7 @@ def test_the_budgets_of_a_task_and_of_the_workspace_count_earlier_runs(stage: St
     assert len(stage.engine.invocations()) == 1
 
 
-def test_a_limit_on_the_cost_wants_engines_that_tell_it(stage: Stage, model: ScriptedAnthropic) -> None:
+def test_a_limit_on_the_cost_wants_engines_that_tell_it(stage: Stage, model: ScriptedModel) -> None:
     said = stage.cf(*stage.start_args(stage.task(), "--fallback", "built-in", "--max-cost", "2"))
     assert said.exit_code == 2
     assert "built-in does not tell what it costs" in said.stderr
