@@ -1,14 +1,13 @@
 """The one place that starts, watches and stops a process that is not ours: an engine or a gate (rule 5).
 
-One selector loop on the calling thread feeds stdin, drains stdout and stderr and keeps the
-deadlines. Whatever ends it, nothing of the process is left running when `run_process` is over.
+One loop on the calling thread moves what is in the pipes and keeps the deadlines. Whatever ends it,
+nothing of the process is left running when `run_process` is over.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import selectors
 import signal
 import subprocess
 import threading
@@ -19,7 +18,7 @@ from pathlib import Path
 from subprocess import Popen
 from typing import TYPE_CHECKING, NamedTuple
 
-from codeframe.core.lines import Line, LineSplitter
+from codeframe.core.process_streams import OnLines, OpenStdin, ProcessStreams
 from codeframe.core.process_sweep import (
     MARKER,
     adopted,
@@ -37,14 +36,9 @@ from codeframe.core.process_sweep import (
 if TYPE_CHECKING:
     import psutil
 
-__all__ = ["MARKER", "EndedBy", "Limits", "ProcessOutcome", "run_process"]
+__all__ = ["MARKER", "EndedBy", "Limits", "OpenStdin", "ProcessOutcome", "run_process"]
 
-OnLines = Callable[[str, list[Line]], None]
-
-STDERR_TAIL_BYTES = 16 * 1024
-_READ_BYTES = 64 * 1024  # what a pipe holds
 _TICK_S = 0.05  # how late an exit, a cancel or a deadline may be noticed
-_TICK_CLOSED_S = 0.005  # the same once both outputs are closed: the exit is near
 _DRAIN_FACTOR = 5  # a drain ends after this many `drain_s`, however much still comes
 _SWEEP_GRACE_S = 1.0
 _KILLED_S = 5.0  # how long a killed process may take to be gone
@@ -69,7 +63,7 @@ class Limits(NamedTuple):
     `timeout_s`: the whole life. `stall_s`: silence on both outputs. `first_output_s`: until the first
     byte on stdout (stderr does not count: engines greet there before they do anything). `linger_s`:
     from `finished` to the exit. `drain_s`: silence after the exit until a pipe someone else still
-    holds is given up. `polite_s`: from the polite signal to SIGKILL.
+    holds is given up. `farewell_s`: from `on_stop` to the polite signal. `polite_s`: from there to SIGKILL.
     """
 
     timeout_s: float | None = None
@@ -77,6 +71,7 @@ class Limits(NamedTuple):
     first_output_s: float | None = None
     linger_s: float = 15.0
     drain_s: float = 2.0
+    farewell_s: float = 2.0
     polite_s: float = 5.0
 
 
@@ -103,20 +98,23 @@ def run_process(
     env: Mapping[str, str],
     marker: str,
     on_lines: OnLines,
-    stdin: bytes | None = None,
+    stdin: bytes | OpenStdin | None = None,
     limits: Limits = Limits(),
     cancel: threading.Event | None = None,
     polite_signal: signal.Signals = signal.SIGTERM,
     busy: Callable[[], bool] | None = None,
     finished: threading.Event | None = None,
     on_start: Callable[[int], None] | None = None,
+    on_stop: Callable[[], None] | None = None,
 ) -> ProcessOutcome:
     """Run `argv` to its end in a session of its own, and end whatever it leaves running.
 
     `env` is the complete environment; `marker` ("<run>/<launch>", unique) is added to it. `stdin` is
-    written, then closed; None is /dev/null. `on_lines("stdout" or "stderr", lines)`, `busy()` (true:
-    silence is fine just now) and `on_start(pid)` are called on this thread. `finished` is set by the
-    caller once the output said that the work is done: only `cancel` and `linger_s` count from there.
+    written, then closed; an OpenStdin is written to by the caller while the process runs; None is /dev/null.
+    `on_lines("stdout" or "stderr", lines)`, `busy()` (true: silence is fine just now), `on_start(pid)` and
+    `on_stop()` (we are about to end it: last words into an OpenStdin) are called on this thread. `finished`
+    is set by the caller once the output said that the work is done: only `cancel` and `linger_s` count
+    from there.
 
     Raises only what a callback raises (or KeyboardInterrupt), after everything has been ended.
     """
@@ -127,8 +125,8 @@ def run_process(
                 process = _spawn(argv, cwd, environment, with_stdin=stdin is not None)
             except (OSError, ValueError) as error:  # ValueError: a NUL byte, a lone surrogate in an argument
                 return ProcessOutcome(EndedBy.SPAWN_FAILED, error=str(error))
-            with contextlib.closing(_Streams(process, stdin, on_lines)) as streams:
-                child = _Child(process, streams, marker, limits, polite_signal)
+            with contextlib.closing(ProcessStreams(process, stdin, on_lines)) as streams:
+                child = _Child(process, streams, marker, limits, polite_signal, on_stop)
                 try:
                     ended_by = child.watch(cancel, busy, finished, on_start)
                 finally:
@@ -164,16 +162,18 @@ class _Child:
     def __init__(
         self,
         process: Popen[bytes],
-        streams: _Streams,
+        streams: ProcessStreams,
         marker: str,
         limits: Limits,
         polite_signal: signal.Signals,
+        on_stop: Callable[[], None] | None,
     ) -> None:
         self.process = process
         self.streams = streams
         self.marker = marker
         self.limits = limits
         self.polite_signal = polite_signal
+        self._on_stop = on_stop
         self._started = time.monotonic()
         self.duration_ms = 0
         self.exit_code: int | None = None
@@ -195,6 +195,7 @@ class _Child:
             ended_by = self._wait(cancel, busy, finished)
         except BaseException:
             self.streams.mute()
+            self._on_stop = None
             self._stop()
             raise
         if ended_by is EndedBy.EXIT:
@@ -255,10 +256,14 @@ class _Child:
                 return EndedBy.STALLED
 
     def _stop(self) -> None:
-        """The signal ladder, still draining: the polite signal to the process, SIGKILL to its group."""
+        """The ladder, still draining: words, the polite signal to the process, SIGKILL to its group."""
         if self._exited():
             return
         self._family.update(descendants(self.process.pid))
+        if self._on_stop is not None:
+            self._on_stop()
+            if self._exits_within(self.limits.farewell_s):
+                return
         self._signal(os.kill, self.polite_signal)
         if self._exits_within(self.limits.polite_s):
             return
@@ -306,91 +311,6 @@ class _Child:
     def _remaining(self) -> list[psutil.Process]:
         pid = self.process.pid
         return [*find_marked(self.marker), *session_members(pid), *adopted_processes(pid), *self._family]
-
-
-class _Streams:
-    """The pipes of one process: feeds stdin, turns stdout and stderr into lines, never blocks."""
-
-    def __init__(self, process: Popen[bytes], stdin: bytes | None, on_lines: OnLines) -> None:
-        self.stderr_tail = bytearray()
-        self._on_lines: OnLines | None = on_lines
-        self._selector = selectors.DefaultSelector()
-        self._splitters = {"stdout": LineSplitter(), "stderr": LineSplitter()}
-        self._unsent = memoryview(stdin or b"")
-        self._pipes = {"stdin": process.stdin, "stdout": process.stdout, "stderr": process.stderr}
-        for name, pipe in self._pipes.items():
-            if pipe is not None:
-                os.set_blocking(pipe.fileno(), False)
-                events = selectors.EVENT_WRITE if name == "stdin" else selectors.EVENT_READ
-                self._selector.register(pipe.fileno(), events, name)
-        self.outputs_open = 2
-
-    def pump(self, timeout: float) -> set[str]:
-        """Move what can be moved, waiting at most `timeout` seconds for it; the outputs that had data."""
-        if not self._selector.get_map():
-            time.sleep(min(timeout, _TICK_CLOSED_S))
-            return set()
-        spoke = set()
-        for key, _ in self._selector.select(timeout):
-            if key.data == "stdin":
-                self._write(key.fd)
-            elif self._read(key.fd, key.data):
-                spoke.add(key.data)
-        return spoke
-
-    def mute(self) -> None:
-        """Read on, so that the process is not held up, but hand out nothing more."""
-        self._on_lines = None
-
-    def finish(self, seconds: float) -> None:
-        """Read what the pipes still hold, for at most that long, and hand out the unfinished lines."""
-        deadline = time.monotonic() + seconds
-        while self.outputs_open and self.pump(0) and time.monotonic() < deadline:
-            pass
-        for name, splitter in self._splitters.items():
-            self._hand_out(name, splitter.flush())
-
-    def close(self) -> None:
-        """Close every pipe."""
-        for name in list(self._pipes):
-            self._close(name)
-        self._selector.close()
-
-    def _read(self, fd: int, name: str) -> bool:
-        try:
-            data = os.read(fd, _READ_BYTES)
-        except BlockingIOError:
-            return False
-        if not data:
-            self._close(name)
-            self.outputs_open -= 1
-            return False
-        if name == "stderr":
-            self.stderr_tail += data
-            del self.stderr_tail[:-STDERR_TAIL_BYTES]
-        if self._on_lines is not None:
-            self._hand_out(name, self._splitters[name].feed(data))
-        return True
-
-    def _hand_out(self, name: str, lines: list[Line]) -> None:
-        if lines and self._on_lines is not None:
-            self._on_lines(name, lines)
-
-    def _write(self, fd: int) -> None:
-        try:
-            self._unsent = self._unsent[os.write(fd, self._unsent) :]
-        except BlockingIOError:
-            return
-        except BrokenPipeError:
-            self._unsent = memoryview(b"")  # it does not want to read it all, which is its own affair
-        if not self._unsent:
-            self._close("stdin")
-
-    def _close(self, name: str) -> None:
-        pipe = self._pipes.pop(name)
-        if pipe is not None:
-            self._selector.unregister(pipe.fileno())
-            pipe.close()
 
 
 def _over(limit: float | None, elapsed: float) -> bool:

@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from codeframe.core.lines import EDGE_BYTES, Line
-from codeframe.core.process import MARKER, EndedBy, Limits, ProcessOutcome, run_process
+from codeframe.core.process import MARKER, EndedBy, Limits, OpenStdin, ProcessOutcome, run_process
 from codeframe.core.process_sweep import find_marked, is_alive, reap_adopted
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux only")
@@ -172,6 +172,118 @@ def test_stdin_is_never_inherited(run: Runner) -> None:
 def test_a_child_that_closes_its_stdin_is_no_error(run: Runner) -> None:
     outcome = run.sh("exec 0<&-; sleep 0.2; exit 3", stdin=b"x" * 1_000_000)
     assert (outcome.ended_by, outcome.exit_code) == (EndedBy.EXIT, 3)
+
+
+# Talking with it
+
+
+def test_a_conversation_answers_what_it_hears_until_it_is_closed(run: Runner) -> None:
+    stdin = OpenStdin()
+    stdin.write(b"0\n")
+
+    def answer(text: str) -> None:
+        number = int(text) + 1
+        stdin.write(b"%d\n" % number)
+        if number == 50:
+            stdin.close()
+            stdin.write(b"after the close\n")
+
+    outcome = run(["cat"], stdin=stdin, hook=answer, limits=Limits(timeout_s=60))
+    assert (outcome.ended_by, outcome.exit_code) == (EndedBy.EXIT, 0)
+    assert run.texts() == [str(number) for number in range(51)]
+
+
+def test_an_open_stdin_keeps_a_reader_waiting_until_another_thread_closes_it(run: Runner) -> None:
+    stdin = OpenStdin()
+    said = threading.Event()
+
+    def later() -> None:
+        said.wait(20)
+        stdin.write(b"from elsewhere\n")
+        stdin.close()
+
+    thread = threading.Thread(target=later)
+    thread.start()
+    outcome = run.sh("echo ready; cat", stdin=stdin, hook=lambda text: text == "ready" and said.set())
+    thread.join()
+    assert outcome.exit_code == 0
+    assert run.texts() == ["ready", "from elsewhere"]
+
+
+def test_more_than_the_pipes_hold_goes_both_ways_in_the_middle_of_a_conversation(run: Runner) -> None:
+    stdin = OpenStdin()
+    stdin.write(b"first\n")
+    more = b"".join(b"line %d\n" % number for number in range(100_000))
+
+    def answer(text: str) -> None:
+        if text == "first":
+            stdin.write(more)
+            stdin.close()
+
+    outcome = run(["cat"], stdin=stdin, hook=answer)
+    assert outcome.exit_code == 0
+    assert "".join(f"{text}\n" for text in run.texts()).encode() == b"first\n" + more
+
+
+def test_who_stops_listening_is_no_error(run: Runner) -> None:
+    stdin = OpenStdin()
+    outcome = run.sh(
+        "read line; exec 0<&-; echo heard; sleep 0.2; exit 3",
+        stdin=stdin,
+        on_start=lambda _: stdin.write(b"x\n"),
+        hook=lambda _: stdin.write(b"y" * 1_000_000),
+    )
+    assert (outcome.ended_by, outcome.exit_code) == (EndedBy.EXIT, 3)
+
+
+def test_nothing_is_kept_of_what_is_said_to_the_dead(run: Runner) -> None:
+    stdin = OpenStdin()
+    run(["true"], stdin=stdin)
+    stdin.write(b"x")
+    assert not stdin.pending
+    assert stdin.all_written
+
+
+def test_before_the_signal_comes_a_word(run: Runner) -> None:
+    cancel, stdin = threading.Event(), OpenStdin()
+
+    def say_stop() -> None:
+        stdin.write(b"stop\n")
+        stdin.close()
+
+    code = "import sys; print('ready', flush=True); print(sys.stdin.read(), end=''); sys.exit(4)"
+    outcome = run.python(
+        code,
+        stdin=stdin,
+        cancel=cancel,
+        hook=lambda text: text == "ready" and cancel.set(),
+        on_stop=say_stop,
+        limits=Limits(farewell_s=60),
+    )
+    assert (outcome.ended_by, outcome.exit_code) == (EndedBy.CANCELLED, 4)
+    assert run.texts() == ["ready", "stop"]
+
+
+def test_who_is_deaf_to_the_word_gets_the_signal(run: Runner) -> None:
+    cancel, stopping = threading.Event(), threading.Event()
+    outcome = run.sh(
+        "echo ready; exec sleep 300",
+        stdin=OpenStdin(),
+        cancel=cancel,
+        hook=lambda _: cancel.set(),
+        on_stop=stopping.set,
+        limits=Limits(farewell_s=0.1),
+    )
+    assert stopping.is_set()
+    assert (outcome.ended_by, outcome.exit_code) == (EndedBy.CANCELLED, -signal.SIGTERM)
+
+
+def test_no_word_is_said_after_a_callback_failed(run: Runner) -> None:
+    stopping = threading.Event()
+    with pytest.raises(ZeroDivisionError):
+        run.sh("echo ready; exec sleep 300", hook=lambda _: 1 / 0, on_stop=stopping.set)
+    assert not stopping.is_set()
+    assert_ended(run.pid)
 
 
 # How we end it
