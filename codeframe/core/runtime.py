@@ -297,6 +297,7 @@ class _Job:
     def _heard(self, metadata: Mapping[str, Any]) -> None:
         """Note what recovery and resume need of a call that may never return: the engine's session and model."""
         noted: dict[str, Any] = {}
+        session = metadata.get("session_id")
         if model := metadata.get("model"):
             noted[continuing.MODEL] = str(model)
         if pid := metadata.get("pid"):
@@ -304,12 +305,13 @@ class _Job:
 
             with contextlib.suppress(ProcessLookupError):  # it has ended, and all it left with it
                 noted[ENGINE] = session_note(pid)
-        if not noted:
+        if not noted and not session:
             return
         with contextlib.suppress(CodeFrameError), self.store.write():
-            process = self.store.runs.get(self.run.id).process
-            if OPEN_START in process:  # else this was told after the call
-                self.store.runs.update(self.run.id, process={**process, **noted})
+            run = self.store.runs.get(self.run.id)
+            if OPEN_START in run.process:  # else this was told after the call
+                session = str(session) if session else run.session_id
+                self.store.runs.update(run.id, process={**run.process, **noted}, session_id=session)
 
     # -- the end ----------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ import signal
 import threading
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -28,7 +28,7 @@ from codeframe.core.agent_adapter import (
 )
 from codeframe.core.lines import Line
 from codeframe.core.models import ErrorClass
-from codeframe.core.process import EndedBy, Limits, ProcessOutcome, run_process
+from codeframe.core.process import EndedBy, Limits, OpenStdin, ProcessOutcome, run_process
 from codeframe.core.redaction import Redactor
 
 # What every engine gets (rule 5.5): nothing that waits for a person, colours a pipe or takes git's locks.
@@ -66,16 +66,18 @@ MAX_STDERR_CHARS = 2000
 class Launch(NamedTuple):
     """How to start an engine: what `build` returns.
 
-    `stdin` is sent, then closed; None is /dev/null. `session_id` is the session as far as it is known
-    before the start. `notices` are told to the person: what of the options this engine cannot enforce.
+    `stdin` is sent, then closed; one that stays open is written to by `parse`; None is /dev/null. `session_id`
+    is the session as far as it is known before the start. `notices` are told to the person: what of the options
+    this engine cannot enforce. `farewell` says into an open stdin that the engine has to stop, before a signal does.
     """
 
     argv: tuple[str, ...]
-    stdin: bytes | None = None
+    stdin: bytes | OpenStdin | None = None
     env_add: Mapping[str, str] = {}
     env_drop: frozenset[str] = frozenset()
     session_id: str | None = None
     notices: tuple[str, ...] = ()
+    farewell: Callable[[], None] | None = None
 
 
 class SubprocessAdapter(ABC):
@@ -313,6 +315,7 @@ class SubprocessAdapter(ABC):
                 busy=lambda: bool(self.heard.open_tools),
                 finished=done,
                 on_start=on_start,
+                on_stop=launch.farewell,
             )
             log("cf", Line(_how_it_ended(outcome)))
         finally:
