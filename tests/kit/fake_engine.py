@@ -85,6 +85,45 @@ class Stdin:
         return self._data
 
 
+class Talk:
+    """JSON-RPC on stdin, a message a line: each one is logged as it is read."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._unread = b""
+        self._ids: dict[str, Any] = {}  # method -> id of its latest call
+
+    def hear(self, wanted: Any) -> None:
+        """Read on until a call or notification of this method comes, or (not a text) the answer with this id.
+
+        At the end of stdin the engine ends, as the real ones do.
+        """
+        while True:
+            message = self._next()
+            if "id" in message and "method" in message:
+                self._ids[message["method"]] = message["id"]
+            if wanted == message.get("method", message.get("id")):
+                return
+
+    def id_of(self, method: str) -> Any:
+        """The id of the latest call of this method that was heard."""
+        if method not in self._ids:
+            bad_scenario(f"{method} was not heard, so it cannot be answered")
+        return self._ids[method]
+
+    def _next(self) -> dict[str, Any]:
+        while b"\n" not in self._unread:
+            chunk = os.read(0, 1 << 16)
+            if not chunk:
+                self._log.add("exit", code=0)
+                os._exit(0)
+            self._unread += chunk
+        line, _, self._unread = self._unread.partition(b"\n")
+        message: dict[str, Any] = json.loads(line)
+        self._log.add("heard", message=message)
+        return message
+
+
 # -- which call to play ---------------------------------------------------------------------------
 
 
@@ -266,6 +305,11 @@ def close(stream: str) -> None:
 
 def play(steps: list[Step], log: Log, stdin: Stdin) -> None:
     """Play steps in order. The first key of a step names what it does."""
+    talk = Talk(log)
+
+    def answer(step: Step) -> None:
+        given = {key: step[key] for key in ("result", "error") if key in step}
+        emit(line({"id": talk.id_of(step["answer"]), **given}))
 
     def on_signal(step: Step) -> None:
         def handle(number: int, _frame: object) -> None:
@@ -301,6 +345,8 @@ def play(steps: list[Step], log: Log, stdin: Stdin) -> None:
         "sleep": lambda step: time.sleep(step["sleep"]),
         "wait_for": lambda step: wait_for(step["wait_for"]),
         "read_stdin": lambda _step: stdin.read(),
+        "hear": lambda step: talk.hear(step["hear"]),
+        "answer": answer,
         "on_signal": on_signal,
         "exit": leave,
         "kill": kill,

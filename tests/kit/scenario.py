@@ -112,6 +112,21 @@ def read_stdin() -> Step:
     return {"read_stdin": True}
 
 
+def hear(wanted: str | int) -> Step:
+    """Read JSON-RPC messages until a call or notification of this method comes, or (a number) an answer to our call.
+
+    For calls made with `stdin="ignore"`. All that is read is in `Invocation.heard`; at its end the engine ends.
+    """
+    return {"hear": wanted}
+
+
+def answer(method: str, result: Mapping[str, Any] | None = None, error: str | None = None) -> Step:
+    """Answer the latest call of this method that was heard: with a result, or with an error's words."""
+    if error is not None:
+        return {"answer": method, "error": {"code": -32600, "message": error}}
+    return {"answer": method, "result": dict(result or {})}
+
+
 def on_signal(*names: str, steps: Steps = ()) -> Step:
     """From here on a signal plays these steps, then the call goes on. No steps: deaf to it. Always logged."""
     return {"on_signal": list(names), "steps": flat(steps)}
@@ -178,7 +193,8 @@ class Invocation:
     """What one run of the fake was given and what became of it, from its log.
 
     `stdin` is None when it was never read to its end, `exit_code` None when a signal ended it (or
-    nothing has yet), `session` the id of its process session, `children` the pids it left behind.
+    nothing has yet), `session` the id of its process session, `heard` the messages it read with `hear`, `children` the
+    pids it left behind.
     """
 
     argv: list[str]
@@ -191,6 +207,7 @@ class Invocation:
     call: int | None = None
     probe: bool = False
     stdin: bytes | None = None
+    heard: list[dict[str, Any]] = field(default_factory=list)
     children: list[int] = field(default_factory=list)
     signals: list[str] = field(default_factory=list)
     exit_code: int | None = None
@@ -269,6 +286,8 @@ def _apply(entry: Mapping[str, Any], found: dict[str, Invocation]) -> None:
         case "stdin":
             encoded = entry.get("base64")
             invocation.stdin = base64.b64decode(encoded) if encoded is not None else entry["text"].encode()
+        case "heard":
+            invocation.heard.append(entry["message"])
         case "child":
             invocation.children.append(entry["pid"])
         case "signal":

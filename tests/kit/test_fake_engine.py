@@ -276,3 +276,25 @@ def test_it_runs_without_site_packages(engine: FakeEngine):
     """Fakes are started by the hundred: `site` alone would double what each costs."""
     first_line = engine.executable.read_text().splitlines()[0]
     assert first_line == f"#!{os.path.realpath(sys.executable)} -IS"
+
+
+def test_it_talks_json_rpc_until_stdin_ends(engine: FakeEngine):
+    steps = (
+        do.hear("greet"),
+        do.answer("greet", {"hello": "you"}),
+        do.out({"id": 7, "method": "may I"}),
+        do.hear(7),
+        do.answer("greet", error="no more"),
+        do.hear("never comes"),
+    )
+    engine.calls(call(*steps, stdin="ignore"))
+    said = b'{"method": "first"}\n{"id": 3, "method": "greet"}\n{"id": 7, "result": {}}\n'
+    code, stdout, _ = run(engine, stdin=said)
+    assert code == 0
+    assert [json.loads(line) for line in stdout.splitlines()] == [
+        {"id": 3, "result": {"hello": "you"}},
+        {"id": 7, "method": "may I"},
+        {"id": 3, "error": {"code": -32600, "message": "no more"}},
+    ]
+    (invocation,) = engine.invocations()
+    assert invocation.heard == [json.loads(line) for line in said.splitlines()]

@@ -210,7 +210,9 @@ class CodexAdapter(SubprocessAdapter):
         elif method == "account/rateLimits/updated":
             self._limits = dict_of(params.get("rateLimits"))
         elif method == "error" and params.get("willRetry") is True:
-            yield AgentEvent("progress", text_of(dict_of(params.get("error")).get("message")))
+            error = dict_of(params.get("error"))
+            said = (text_of(error.get(key)) for key in ("message", "additionalDetails"))
+            yield AgentEvent("progress", ": ".join(filter(None, said)))
         elif method == "warning":
             yield AgentEvent("progress", text_of(params.get("message")))
         elif method == "turn/completed" and not elsewhere:
