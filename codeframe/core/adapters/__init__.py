@@ -7,10 +7,11 @@ from typing import Any
 _WHERE = {
     "BuiltInReactAdapter": "codeframe.core.adapters.builtin",
     "ClaudeCodeAdapter": "codeframe.core.adapters.claude_code",
+    "CodexAdapter": "codeframe.core.adapters.codex",
     "SubprocessAdapter": "codeframe.core.adapters.subprocess_adapter",
 }
 
-__all__ = ["BuiltInReactAdapter", "ClaudeCodeAdapter", "SubprocessAdapter"]
+__all__ = ["BuiltInReactAdapter", "ClaudeCodeAdapter", "CodexAdapter", "SubprocessAdapter"]
 
 
 def __getattr__(name: str) -> Any:
