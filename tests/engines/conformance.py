@@ -11,8 +11,9 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any, ClassVar
 
 import psutil
 import pytest
@@ -34,7 +35,14 @@ def check(done: Completed, exit_code: int) -> Completed:
 
 
 class Conformance(Staged):
-    """The cases."""
+    """The cases.
+
+    `puts_up_with` says how many refusals one engine call takes before it gives up, by their class; `outlives_us`
+    whether the engine goes on when CodeFrame is killed.
+    """
+
+    puts_up_with: ClassVar[Mapping[str, int]] = {"rate_limited": 4, "overloaded": 4}
+    outlives_us: ClassVar[bool] = True
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """One test for each way of being logged in."""
@@ -173,9 +181,10 @@ class Conformance(Staged):
         check(stage.cf("blocker", "answer", blocker["id"], "-", stdin=answer), 0)
         check(stage.cf("work", "resume", task), 0)
         assert stage.run(task)["session_id"] == session
-        first, told = stage.asked()
+        # In one message or more, and before the engine makes room for what follows.
+        first, *told = next(r.prompts for r in stage.requests() if len(r.prompts) > 1)
         assert "Paint it" in first
-        assert answer.strip() in told
+        assert answer.strip() in "".join(told)
         assert stage.blockers() == []
         assert (stage.repo / "made.txt").read_text() == "blue\n"
 
@@ -247,7 +256,8 @@ class Conformance(Staged):
     )
     def test_a_passing_refusal_is_waited_out(self, stage: Stage, status: int, kind: str, named: str) -> None:
         """More refusals than one engine call puts up with by itself."""
-        refusal = {"status": status, "type": kind, "headers": {"retry-after": "0"}, "times": 5}
+        refusal: dict[str, Any] = {"status": status, "type": kind, "headers": {"retry-after": "0"}}
+        refusal["times"] = self.puts_up_with[named] + 1
         stage.play([stage.write("made.txt", "x\n"), stage.done()], errors=[refusal])
         task = stage.task("Make made.txt")
         done = check(stage.start(task, UNGATED), 0)
@@ -326,7 +336,8 @@ class Conformance(Staged):
         session = stage.run(task)["session_id"]
         os.killpg(running.pid, signal.SIGKILL)
         running.communicate()
-        assert not is_gone(sleeper)  # or there would be nothing to recover from
+        if self.outlives_us:
+            assert not is_gone(sleeper)  # or there would be nothing to recover from
         status = check(stage.cf("work", "status"), 0)
         assert "had crashed: kept its work" in status.stderr
         assert is_gone(sleeper)

@@ -116,7 +116,10 @@ class Stage:
     def sleeping(self) -> psutil.Process:
         """The sleeper, once it runs."""
         wait_until(lambda: self.pid_file.exists() and self.pid_file.read_text().strip(), PATIENCE_S)
-        return psutil.Process(int(self.pid_file.read_text()))
+        number = int(self.pid_file.read_text())
+        candidates = [p for p in engine_processes(self.home) if own_number(p) == number]
+        (sleeper,) = [p for p in candidates if any("sleep" in word for word in p.cmdline())]
+        return sleeper
 
     # -- what a person does -----------------------------------------------------------------------
 
@@ -199,6 +202,15 @@ def engine_processes(home: Path) -> list[psutil.Process]:
         except psutil.Error:
             continue
     return found
+
+
+def own_number(process: psutil.Process) -> int:
+    """The pid a process has in its own eyes: a sandbox may have a pid namespace of its own."""
+    try:
+        status = Path(f"/proc/{process.pid}/status").read_text()
+    except OSError:
+        return process.pid
+    return int(status.partition("NSpid:")[2].partition("\n")[0].split()[-1])
 
 
 def is_gone(process: psutil.Process) -> bool:

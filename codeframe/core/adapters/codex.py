@@ -7,9 +7,11 @@ A process is started for each engine call and talked with (JSON-RPC, `docs/engin
 the repository into the person's config.toml as trusted and load its `.codex/config.toml` at once, servers and
 all. So a thread starts read-only, and each turn brings the sandbox it works in.
 
-**The prompt** arrives byte for byte. As a turn's input Codex would add the text of every skill it finds named
-in it (`$name`), and refuse more than 1,048,576 characters; a prompt that could meet either is put into the
-thread as an item of its own, and the turn has no input.
+**The prompt** arrives byte for byte. To a turn's input Codex would add the text of every skill it finds named
+there (`$name`), and it refuses one of more than 1,048,576 characters. What can be put into the thread beforehand,
+as an item of its own, meets neither; but that counts as history, of which Codex sums up what does not fit the
+window. So a prompt with a `$` goes that way if it is short enough to survive that whole, and of one that is too
+long only what is too much.
 
 **Autonomy.** "workspace": Codex's own sandbox, writable in the working directory and /tmp, `.git` read-only;
 the network is on unless "--network off". "full": no sandbox. Nobody is asked either way (approval policy
@@ -38,6 +40,7 @@ from codeframe.core.models import ErrorClass
 from codeframe.core.process import OpenStdin, ProcessOutcome
 
 _MAX_INPUT_CHARS = 1_048_576
+_KEPT_WHOLE_CHARS = 64 * 1024  # of the last messages Codex keeps 80,000 characters when it sums up
 _SESSION_GONE = ("no rollout found", "thread not found", "invalid thread id")
 
 
@@ -92,7 +95,7 @@ class CodexAdapter(SubprocessAdapter):
         self._thread = self._turn = ""
         self._model: str | None = None
         self._limits: dict[str, Any] = {}
-        self._question = ""
+        self._question = self._input = ""
         self._stopping = False
 
     def build(self, prompt: str, workspace: Path, context: AgentContext) -> Launch:
@@ -154,7 +157,7 @@ class CodexAdapter(SubprocessAdapter):
             yield AgentEvent("progress", f"{self.name} asks {self._model}", metadata=about)
             self._put_prompt()
         elif method == "thread/inject_items":
-            self._start_turn(None)
+            self._start_turn()
         elif method == "turn/start":
             self._turn = text_of(dict_of(result.get("turn")).get("id"))
         elif method == "thread/backgroundTerminals/clean":
@@ -188,13 +191,18 @@ class CodexAdapter(SubprocessAdapter):
             self._end(codex_items.error_of({"message": f"{method} was refused: {error}"}))
 
     def _put_prompt(self) -> None:
-        if "$" not in self._prompt and len(self._prompt) <= _MAX_INPUT_CHARS:
-            self._start_turn(self._prompt)
+        """See the top of this file. The input of the turn is what was not put into the thread."""
+        prompt = self._prompt
+        early = len(prompt) if "$" in prompt and len(prompt) <= _KEPT_WHOLE_CHARS else 0
+        early = max(early, len(prompt) - _MAX_INPUT_CHARS)
+        self._input = prompt[early:]
+        if early:
+            self._rpc.call("thread/inject_items", codex_calls.prompt(self._thread, prompt[:early]))
         else:
-            self._rpc.call("thread/inject_items", codex_calls.prompt(self._thread, self._prompt))
+            self._start_turn()
 
-    def _start_turn(self, text: str | None) -> None:
-        self._rpc.call("turn/start", codex_calls.turn(self._thread, text, self._context))
+    def _start_turn(self) -> None:
+        self._rpc.call("turn/start", codex_calls.turn(self._thread, self._input, self._context))
 
     def _told(self, method: str, params: dict[str, Any]) -> Iterable[AgentEvent]:
         thread = text_of(params.get("threadId"))

@@ -83,13 +83,13 @@ def thread(workspace: Path, context: AgentContext) -> tuple[str, dict[str, Any]]
 
 
 def prompt(thread_id: str, text: str) -> dict[str, Any]:
-    """Parameters of `thread/inject_items`: the prompt as an item of the thread's history."""
+    """Parameters of `thread/inject_items`: what the person says, as an item of the thread's history."""
     item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
     return {"threadId": thread_id, "items": [item]}
 
 
-def turn(thread_id: str, text: str | None, context: AgentContext) -> dict[str, Any]:
-    """Parameters of `turn/start`; `text` None where the prompt is in the history already."""
+def turn(thread_id: str, text: str, context: AgentContext) -> dict[str, Any]:
+    """Parameters of `turn/start`; `text` is empty where all of the prompt is in the history."""
     sandbox: dict[str, Any] = {"type": "dangerFullAccess"}
     if not is_full(context):
         sandbox = {
@@ -101,7 +101,7 @@ def turn(thread_id: str, text: str | None, context: AgentContext) -> dict[str, A
         }
     return {
         "threadId": thread_id,
-        "input": [] if text is None else [{"type": "text", "text": text, "text_elements": []}],
+        "input": [{"type": "text", "text": text, "text_elements": []}] if text else [],
         "outputSchema": _SCHEMA,
         "sandboxPolicy": sandbox,
         "approvalPolicy": "never",

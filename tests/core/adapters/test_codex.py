@@ -344,18 +344,26 @@ def test_a_resumed_thread_gets_everything_again(engine: FakeEngine, repo: Path) 
 
 
 @pytest.mark.parametrize(
-    "prompt", ["costs $skill-creator 5", "x" * 1_048_577], ids=["named skill", "too long"]
+    ("prompt", "early"),
+    [
+        ("costs $skill-creator 5", "costs $skill-creator 5"),
+        ("abc" + "x" * 1_048_576, "abc"),
+        ("$" + "x" * 1_048_576, "$"),
+        ("$" + "x" * 100_000, ""),  # in the history it might be cut
+    ],
+    ids=["names a skill", "too long", "both", "long and names a skill"],
 )
-def test_a_prompt_that_codex_would_expand_or_refuse_is_put_into_the_thread(
-    engine: FakeEngine, repo: Path, prompt: str
+def test_what_codex_would_expand_or_refuse_is_put_into_the_thread(
+    engine: FakeEngine, repo: Path, prompt: str, early: str
 ) -> None:
     inject = "thread/inject_items"
-    put = [codex.hear(inject), codex.answer(inject)]
+    put = [codex.hear(inject), codex.answer(inject)] if early else []
     engine.calls(codex.conversation(codex.opened(), put, codex.turn(codex.verdict("did it"))))
     assert execute(repo, prompt=prompt).status is COMPLETED
-    (item,) = heard(engine, inject)["items"]
-    assert (item["role"], item["content"]) == ("user", [{"type": "input_text", "text": prompt}])
-    assert heard(engine, "turn/start")["input"] == []
+    if early:
+        (item,) = heard(engine, inject)["items"]
+        assert (item["role"], item["content"]) == ("user", [{"type": "input_text", "text": early}])
+    assert "".join(part["text"] for part in heard(engine, "turn/start")["input"]) == prompt[len(early) :]
 
 
 @pytest.mark.parametrize(
