@@ -35,7 +35,7 @@ from codeframe.core.adapters.json_rpc import JsonRpc, Notification, Request, Res
 from codeframe.core.adapters.json_values import dict_of, text_of
 from codeframe.core.adapters.subprocess_adapter import Launch, SubprocessAdapter, engine_environment
 from codeframe.core.adapters.verdict_report import Report, parse_fenced
-from codeframe.core.agent_adapter import AgentContext, AgentEvent, AgentResult, Capabilities
+from codeframe.core.agent_adapter import AgentContext, AgentEvent, AgentResult, Capabilities, used_so_far
 from codeframe.core.models import ErrorClass
 from codeframe.core.process import OpenStdin, ProcessOutcome
 
@@ -215,6 +215,8 @@ class CodexAdapter(SubprocessAdapter):
         elif method == "thread/tokenUsage/updated":
             earlier = not elsewhere and text_of(params.get("turnId")) != self._turn
             self._tokens.told(thread, dict_of(params.get("tokenUsage")), earlier=earlier)
+            if not earlier and (used := self._tokens.usage(self._model)) is not None:
+                yield used_so_far(used)
         elif method == "account/rateLimits/updated":
             self._limits = dict_of(params.get("rateLimits"))
         elif method == "error" and params.get("willRetry") is True:

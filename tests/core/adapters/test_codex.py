@@ -44,7 +44,7 @@ def replay(name: str, **given: Any) -> tuple[AgentResult, list[AgentEvent]]:
 
 
 def of_type(events: list[AgentEvent], kind: str) -> list[str]:
-    return [event.message for event in events if event.type == kind]
+    return [event.message for event in events if event.type == kind and event.message]
 
 
 # -- recorded runs ------------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ def test_nothing_is_counted_twice() -> None:
     """The total is the thread's since its first day, `last` one request's; the same may be told again."""
     t = codex.tokens
     twice = codex.spent(t(3000, 1500, 120), t(1000, 500, 40))
-    result, _ = hear(
+    result, events = hear(
         spoken(
             codex.spent(t(1000, 400, 50), t(1000, 400, 50), turn_id="an earlier one"),
             codex.spent(t(2000, 1000, 80), t(1000, 600, 30)),
@@ -193,6 +193,8 @@ def test_nothing_is_counted_twice() -> None:
         )
     )
     assert result.token_usage == TokenUsage(2000 - 1100, 1100, 70, None, codex.MODEL)
+    told = [event.metadata["usage"]["output_tokens"] for event in events if "usage" in event.metadata]
+    assert told == [30, 70, 70]  # so that a budget can end it in mid-turn
 
 
 def test_a_thread_that_does_not_tell_its_past_counts_from_its_first_request() -> None:
