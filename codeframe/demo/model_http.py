@@ -96,7 +96,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         with self._noted(b"") as request:
             if self.headers.get("upgrade"):
-                self._refuse(request, error(426, "invalid_request_error", "no websocket here"))
+                self._refuse(request, error(426, "upgrade_required", "no websocket here"))
             elif request.path == "/v1/models":
                 self._json(200, {"object": "list", "data": self._models(), "has_more": False})
             else:
