@@ -41,7 +41,8 @@ class Capabilities(NamedTuple):
     """What an engine can do, declared on the adapter class (rule 3.2).
 
     `terminal_signal` is "event" when a good end is always announced in the stream, "exit" when
-    only the exit status tells.
+    only the exit status tells. Without `structured_verdict` the verdict is asked for in words: as a fenced
+    block, or with `verdict_line` as a bare line, for engines that take any block for an edit.
     """
 
     description: str = ""
@@ -51,6 +52,7 @@ class Capabilities(NamedTuple):
     stdin_prompt: bool = False
     cost: bool = False
     terminal_signal: str = "exit"
+    verdict_line: bool = False
 
 
 @dataclass(frozen=True)
@@ -130,8 +132,9 @@ class AgentAdapter(Protocol):
 
     Optional members, looked up where present: `cancel()` (thread-safe, makes `execute` return
     soon), and on the class `capabilities: Capabilities`,
-    `requirements() -> dict[str, bool]` (what must be there -> is it) and
-    `project_config: tuple[str, ...]` (files and folders of a project, relative to it, that the
+    `requirements() -> dict[str, bool]` (what must be there -> is it),
+    `run_defaults: Mapping[str, Any]` (fields of RunOptions that it does better with, where nobody says
+    otherwise) and `project_config: tuple[str, ...]` (files and folders of a project, relative to it, that the
     engine executes something of by itself: they have to be trusted, rule 9.1).
     """
 

@@ -9,7 +9,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from codeframe.core.environment_config import ALIAS, GATES_EXAMPLE, KEYS, EnvironmentConfig, nearest, to_bool
+from codeframe.core.environment_config import (
+    ALIAS,
+    ENGINES_EXAMPLE,
+    GATES_EXAMPLE,
+    KEYS,
+    EnvironmentConfig,
+    nearest,
+    to_bool,
+)
 from codeframe.core.errors import CodeFrameError, UsageError, how_to_write, not_written
 from codeframe.core.folder_lock import folder_locked
 from codeframe.core.safe_read import Unreadable, read_regular, read_text_inside
@@ -197,6 +205,7 @@ _EXAMPLES: Mapping[str, str] = {
     "engine": "NAME (cf engines list names them)",
     ALIAS: "NAME (cf engines list names them)",
     "model": "NAME",
+    "engines": f"'{ENGINES_EXAMPLE}'",
     "gates": f"'{GATES_EXAMPLE}'",
     "require_gates": "true",
     "strict": "true",
@@ -214,12 +223,12 @@ _EXAMPLES: Mapping[str, str] = {
 def _typed(key: str, text: str) -> Any:
     """The value a person means by `text` on the command line."""
     text = text.encode("utf-8", "replace").decode()  # no lone surrogates
-    if key == "gates":
+    if key in ("gates", "engines"):
         try:
             return parse_yaml(text)
         except ValueError as error:
             raise UsageError(
-                f"The value of `gates` is not YAML: {error}.", f"Type: cf config set gates '{GATES_EXAMPLE}'"
+                f"The value of `{key}` is not YAML: {error}.", f"Type: cf config set {key} {_EXAMPLES[key]}"
             ) from error
     if key in ("require_gates", "strict"):
         return to_bool(text.strip())

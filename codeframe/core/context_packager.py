@@ -45,7 +45,8 @@ class TaskContextPackager:
     """Packs tasks of one workspace.
 
     `gates` are the lines that describe the gates that will run (none: the prompt does not speak of any),
-    `structured_report` whether the engine's own machinery asks for its verdict. `budget_tokens` (as
+    `structured_report` whether the engine's own machinery asks for its verdict, `report_line` whether words ask for
+    it as a bare line. `budget_tokens` (as
     `estimate_tokens` counts) is for everything quoted; our own words and one line for each cut come on
     top. A relevant file longer than `max_inline_bytes` is named only. `redactor` is told of the
     environment's secrets, by default this process's.
@@ -57,6 +58,7 @@ class TaskContextPackager:
         *,
         gates: Sequence[str] = (),
         structured_report: bool = False,
+        report_line: bool = False,
         budget_tokens: int = BUDGET_TOKENS,
         max_inline_bytes: int = MAX_INLINE_BYTES,
         redactor: Redactor | None = None,
@@ -64,6 +66,7 @@ class TaskContextPackager:
         self._workspace = workspace
         self._gates = tuple(gates)
         self._structured_report = structured_report
+        self._report_line = report_line
         self._budget = budget_tokens
         self._max_inline_bytes = max_inline_bytes
         self._redactor = redactor or Redactor(os.environ)
@@ -88,7 +91,8 @@ class TaskContextPackager:
         gates, errors = tuple(map(self._clean, self._gates)), tuple(map(self._clean, previous_errors))
         note = self._clean(note).strip()
 
-        how = f"## How to work\n\n{instructions(self._structured_report)}\n\n## Rules\n\n{RULES}"
+        asked = instructions(self._structured_report, line=self._report_line)
+        how = f"## How to work\n\n{asked}\n\n## Rules\n\n{RULES}"
         project = [_stack(context), _checks(gates), _preferences(context), _prd(context)]
         project_budget = self._budget * PROJECT_PERCENT // 100
         shared = render_sections(project, project_budget)

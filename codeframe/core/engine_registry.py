@@ -5,16 +5,23 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from codeframe.core.agent_adapter import AgentAdapter
 from codeframe.core.config import CONFIG_DIR, front_matter, load_environment_config
+from codeframe.core.engine_definition import EngineDefinition, problem_in
 from codeframe.core.entry_points import EntryPoint, entry_points
+from codeframe.core.errors import UsageError
 
 DEFAULT_ENGINE = "built-in"
 TYPED_WHY, DEFAULT_WHY = "--engine", "the default"
 ENTRY_POINT_GROUP = "codeframe.engines"
+PROTOCOL_GROUP = "codeframe.engine_protocols"  # name -> function(definition, root, origin) -> adapter class
+PROTOCOL = "command"  # of a definition that names none: a command that is run
+PRESETS = Path(__file__).parents[1] / "presets"  # definitions we ship: NAME.json
+PRESET, DECLARED = "a preset", f"declared in {CONFIG_DIR}/"  # where a definition comes from
 ENGINE_VARIABLE = "CODEFRAME_ENGINE"
 _KEYS = ("engine", "default_engine")
 _DOCUMENTS = ("CODEFRAME.md", "AGENTS.md")
@@ -31,15 +38,36 @@ class HasRoot(Protocol):
 
 
 class EngineRegistry:
-    """All engines by name: registered ones, and those packages offer as entry points. Class-level only.
+    """All engines by name: registered ones, those packages offer as entry points, then our presets. Class-level only.
 
     Entry points are looked up once and loaded one by one when asked for; one that does not load, or is
-    no adapter, is as if it were not there and is explained by `problems()`.
+    no adapter, is as if it were not there and is explained by `problems()`. `at` adds what a workspace declares.
     """
 
+    declared: ClassVar[Mapping[str, EngineDefinition]] = {}  # by the configuration of a workspace; see `at`
+    _declared_classes: ClassVar[Mapping[str, type]] = {}
     _registered: ClassVar[dict[str, type]] = {}
     _offered: ClassVar[dict[str, EntryPoint] | None] = None
     _problems: ClassVar[dict[str, str]] = {}
+
+    @classmethod
+    def at(cls, root: Path) -> type[EngineRegistry]:
+        """The same with the engines that are declared in the configuration of the workspace folder `root`.
+
+        They are known there only, never registered. UsageError where the configuration cannot be read, or
+        declares an engine by a name that is taken.
+        """
+        declared = load_environment_config(root).declared_engines()
+        if not declared:
+            return cls
+        if taken := sorted(set(declared) & set(cls.available())):
+            raise UsageError(
+                f"`engines` in {root / CONFIG_DIR} declares {taken[0]}, and there is an engine of that name.",
+                "Give it another name, in an editor.",
+            )
+        make = _protocol(PROTOCOL)
+        classes = {name: make(definition, root, DECLARED) for name, definition in declared.items()}
+        return type(cls.__name__, (cls,), {"declared": declared, "_declared_classes": classes})
 
     @classmethod
     def register(cls, name: str, adapter_class: type) -> None:
@@ -64,6 +92,8 @@ class EngineRegistry:
     @classmethod
     def adapter_class(cls, name: str) -> Callable[..., Any]:
         """The class behind a name, for its `capabilities` and hints. ValueError when there is none."""
+        if name in cls._declared_classes:
+            return cls._declared_classes[name]
         if name not in cls._registered:
             cls._load(name)
         if name in cls._registered:
@@ -92,9 +122,9 @@ class EngineRegistry:
     @classmethod
     def available(cls) -> list[str]:
         """The names of all engines that load, sorted. Imports their modules."""
-        for name in cls._offers():
+        for name in (*cls._offers(), *_presets()):
             cls._load(name)
-        return sorted(cls._registered)
+        return sorted({*cls._registered, *cls._declared_classes})
 
     @classmethod
     def problems(cls) -> dict[str, str]:
@@ -133,19 +163,49 @@ class EngineRegistry:
                 first = offered.setdefault(point.name, point)
                 if first.value != point.value:  # the same value twice is one package seen on two paths
                     cls._problems[f"{point.name} ({point.value})"] = f"{first.value} has the same name"
-            cls._offered = offered
-        return cls._offered
+            EngineRegistry._offered = offered
+        return EngineRegistry._offered or {}
 
     @classmethod
     def _load(cls, name: str) -> None:
-        """Register the entry point of this name, if there is one and it was not tried before."""
+        """Register the entry point or else the preset of this name, if there is one and it was not tried before."""
         point = cls._offers().get(name)
-        if point is None or name in cls._registered or name in cls._problems:
+        if name in cls._registered or name in cls._problems or (point is None and name not in _presets()):
             return
         try:
-            cls.register(name, point.load())
+            cls.register(name, point.load() if point else _preset(name))
         except Exception as error:  # whatever someone else's module does when imported
-            cls._problems[name] = f"{point.value} could not be loaded ({type(error).__name__}: {error})"
+            what = point.value if point else f"its preset in {PRESETS}"
+            cls._problems[name] = f"{what} could not be loaded ({type(error).__name__}: {error})"
+
+
+@cache
+def _presets() -> tuple[str, ...]:
+    """The names of the engines we ship a definition of."""
+    try:
+        return tuple(sorted(file.removesuffix(".json") for file in os.listdir(PRESETS) if file.endswith(".json")))
+    except OSError:
+        return ()
+
+
+def _preset(name: str) -> type:
+    import json  # and no YAML, whose import every list of the engines would pay for
+
+    data = json.loads((PRESETS / f"{name}.json").read_text(encoding="utf-8"))
+    if problem := problem_in(name, data):
+        raise ValueError(f"it has to give {problem}")
+    return _protocol(PROTOCOL)(EngineDefinition.of(name, data), None, PRESET)
+
+
+def _protocol(name: str) -> Callable[[EngineDefinition, Path | None, str], type]:
+    """What makes adapter classes of definitions. It stands above this module, and is found as adapters are."""
+    for point in entry_points(PROTOCOL_GROUP):
+        if point.name == name:
+            make: Callable[[EngineDefinition, Path | None, str], type] = point.load()
+            return make
+    raise UsageError(
+        f"This installation of CodeFrame lacks {PROTOCOL_GROUP}.", "Install it again: pip install codeframe"
+    )
 
 
 def resolve_engine(

@@ -8,11 +8,13 @@ from typing import Any
 
 from codeframe.core.budget import SCOPES
 from codeframe.core.durations import parse_duration
+from codeframe.core.engine_definition import EngineDefinition, problem_in
 from codeframe.core.errors import UsageError
 
 ALIAS = "default_engine"  # of `engine`
 GATES_EXAMPLE = "[{name: unit, command: pytest -q, timeout: 10m}]"
 BUDGET_EXAMPLE = "{run: {tokens: 500000}, workspace: {cost: 20}}"
+ENGINES_EXAMPLE = '{my-agent: {command: [my-agent, run, "{prompt_file}"]}}'
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
@@ -22,12 +24,14 @@ class EnvironmentConfig:
 
     Durations stay as they were typed (`900`, "15m"; see durations.py). `gates` is None when they
     are to be found, else a list of {"name": str, "command": str or list of str, and, if
-    wanted, "timeout": duration}. `budget` maps "run", "task" or "workspace" to {"tokens": int, "cost": US dollars},
-    both optional. `unknown` keeps keys that have no meaning here, to report them.
+    wanted, "timeout": duration}. `engines` maps the name of a declared engine to its definition (see
+    engine_definition.py), `budget` "run", "task" or "workspace" to {"tokens": int, "cost": US dollars}, both
+    optional. `unknown` keeps keys that have no meaning here, to report them.
     """
 
     engine: str | None = None
     model: str | None = None
+    engines: dict[str, dict[str, Any]] | None = None
     gates: list[dict[str, Any]] | None = None
     require_gates: bool = False
     strict: bool = False
@@ -62,6 +66,10 @@ class EnvironmentConfig:
     def limits(self, scope: str) -> Mapping[str, Any]:
         """What `budget` says of a scope."""
         return (self.budget or {}).get(scope) or {}
+
+    def declared_engines(self) -> dict[str, EngineDefinition]:
+        """What `engines` declares, by name. For a configuration that `validate` found nothing wrong with."""
+        return {name: EngineDefinition.of(name, data) for name, data in (self.engines or {}).items()}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> EnvironmentConfig:
@@ -207,6 +215,13 @@ def is_amount(value: Any, *, whole: bool) -> bool:
     return isinstance(value, kinds) and not isinstance(value, bool) and 0 < value < 1e15
 
 
+def _engines(value: Any) -> str:
+    if not isinstance(value, dict):
+        return f"has to be a mapping like {ENGINES_EXAMPLE}"
+    found = next(filter(None, (problem_in(name, data) for name, data in value.items())), "")
+    return f"has to give {found}" if found else ""
+
+
 def _good_gate_name(name: Any) -> bool:
     """Whether the text can stand in a list without being taken for more than a name (rule 9.1)."""
     return len(name) <= 60 and name.isprintable() and "  " not in name and ": " not in name
@@ -227,6 +242,7 @@ def _good_gate(gate: dict[Any, Any]) -> bool:
 _CHECK: Mapping[str, Callable[[Any], str]] = {
     "engine": _text,
     "model": _text,
+    "engines": _engines,
     "gates": _gates,
     "require_gates": _boolean,
     "strict": _boolean,

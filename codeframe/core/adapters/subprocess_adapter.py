@@ -122,6 +122,12 @@ class SubprocessAdapter(ABC):
     def parse(self, obj: dict[str, Any]) -> Iterable[AgentEvent]:
         """Take in one object of the stream: update `self.heard`, return events. Must stand any input."""
 
+    def read(self, stream: str, text: str) -> Iterable[AgentEvent]:
+        """Take in one whole line. Here what is no JSON object, or came on stderr, is for the transcript only."""
+        if stream != "stdout" or (obj := object_in(text)) is None:
+            return ()
+        return self.parse(obj)
+
     def finish(self, outcome: ProcessOutcome) -> AgentResult:
         """The verdict, from how the process ended and what was heard, in the order of rule 4.5."""
         if (stopped := self._stopped(outcome)) is not None:
@@ -274,14 +280,12 @@ class SubprocessAdapter(ABC):
 
         def on_lines(stream: str, lines: list[Line]) -> None:
             log("out" if stream == "stdout" else "err", *lines)
-            if stream != "stdout":
-                return
             events: list[AgentEvent] = []
             for text, dropped in lines:
-                if dropped or (obj := object_in(text)) is None:
+                if dropped:
                     continue
                 try:
-                    events += self.parse(obj)
+                    events += self.read(stream, text)
                 except Exception as error:
                     # A line nobody foresaw must not cost the run whose work is already on disk.
                     log("cf", Line(f"this line was not understood: {error!r}"))

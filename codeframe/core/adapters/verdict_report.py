@@ -70,15 +70,30 @@ def parse_fenced(text: str) -> Report | None:
         return None
 
 
-def instructions(structured: bool) -> str:
+def parse_line(text: str) -> Report | None:
+    """The report in the last line of `text` that is one; the engine may have had something to say after it."""
+    for line in reversed(text[-_TAIL_CHARS:].splitlines()):
+        if line.lstrip().startswith("{"):
+            try:
+                report = parse_structured(json.loads(line))
+            except (ValueError, RecursionError):
+                continue
+            if report is not None:
+                return report
+    return None
+
+
+def instructions(structured: bool, *, line: bool = False) -> str:
     """How to work and how to report, to be read by the engine.
 
-    `structured` says that the engine's own machinery asks for the verdict's fields; otherwise the text
-    asks for them as the last fenced block of the answer.
+    `structured` says that the engine's own machinery asks for the verdict's fields; otherwise the text asks
+    for them as the last fenced block of the answer, or (`line`) as a bare line of it.
     """
     end = (
         "End with the structured verdict you are asked for: status, summary, question, already_satisfied."
         if structured
+        else _LINE_END
+        if line
         else _FENCED_END
     )
     return f"{_RULES}\n{end}"
@@ -93,6 +108,11 @@ You run unattended: nobody reads along and nobody can answer while you work.
 - If the task was already done before you started and nothing has to change, end with status "completed" \
 and "already_satisfied": true.
 - If you cannot do it, end with status "failed" and say why in "summary"."""
+
+_LINE_END = """\
+End your answer with exactly one line of JSON, in no block and with no fence around it, and nothing after it:
+{"status": "completed | blocked | failed", "summary": "one to three sentences", \
+"question": "only with blocked", "already_satisfied": false}"""
 
 _FENCED_END = """\
 End your answer with exactly one fenced block, and nothing after it:
