@@ -127,9 +127,9 @@ def _blockers() -> Found:
 
 
 def _engines() -> Found:
-    from codeframe.core.engine_registry import EngineRegistry
+    from codeframe.cli.here import engines_here
 
-    return _plain(EngineRegistry.available())
+    return _plain(engines_here().available())
 
 
 def _states() -> Found:

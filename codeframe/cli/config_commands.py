@@ -26,7 +26,7 @@ def show(json: bool = typer.Option(False, "--json", help="Print as JSON.")) -> N
         emit_json(settings)
         return
     unset = {
-        "engine": "see: cf engines list", "model": "the engine's own", "gates": "see: cf gates list",
+        "engine": "see: cf engines list", "model": "the engine's own", "engines": "none", "gates": "see: cf gates list",
         "timeout": format_duration(DEFAULT_TIMEOUT_S), "stall_timeout": format_duration(DEFAULT_STALL_TIMEOUT_S),
     }  # fmt: skip
     rows = []
@@ -45,7 +45,7 @@ def show(json: bool = typer.Option(False, "--json", help="Print as JSON.")) -> N
 @app.command("set")
 def set_(
     key: str = typer.Argument(..., metavar="KEY", help="A setting; cf config show lists them."),
-    value: str = typer.Argument(..., metavar="VALUE", help="Its value, as YAML for gates."),
+    value: str = typer.Argument(..., metavar="VALUE", help="Its value, as YAML for gates and engines."),
 ) -> None:
     """Change one setting; a value that makes no sense changes nothing."""
     from codeframe.core.config import set_value

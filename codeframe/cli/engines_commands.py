@@ -6,7 +6,7 @@ import typer
 
 from codeframe.cli import typed
 from codeframe.cli.grammar import Commands
-from codeframe.cli.here import folder_here
+from codeframe.cli.here import engines_here, folder_here
 from codeframe.cli.output import columns, emit_json, note, say
 
 app = Commands("List engines and check what they need.")
@@ -20,27 +20,29 @@ def list_(json: bool = JSON) -> None:
     from codeframe.core.errors import UsageError
     from codeframe.core.workspace import find_workspace
 
-    names = EngineRegistry.available()
     try:
         workspace = find_workspace(folder_here())
     except UsageError:
         workspace = None
+    known = EngineRegistry.at(workspace.root) if workspace else EngineRegistry
+    names = known.available()
     chosen, why = resolve_engine(workspace, None) if workspace else (None, "no workspace here")
     # Another name of an engine that stands above (its description says so) is no line of its own.
     first: dict[object, str] = {}
     for name in names:
-        first.setdefault(EngineRegistry.adapter_class(name), name)
-    own = list(first.values())
-    engines = [(name, EngineRegistry.describe(name)) for name in own]
-    shown = first[EngineRegistry.adapter_class(chosen)] if chosen in names else None
-    problems = EngineRegistry.problems()
+        first.setdefault(known.adapter_class(name), name)
+    engines = [(name, known.describe(name), known.origin(name)) for name in first.values()]
+    shown = first[known.adapter_class(chosen)] if chosen in names else None
+    problems = known.problems()
     if json:
         emit_json({
-            "engines": [{"name": n, "description": d, "chosen": n == shown} for n, d in engines],
+            "engines": [
+                {"name": n, "description": d, "origin": o or None, "chosen": n == shown} for n, d, o in engines
+            ],
             "chosen": chosen, "why": why, "problems": problems,
         })  # fmt: skip
         return
-    columns([("*" if n == shown else " ", n, d) for n, d in engines])
+    columns([("*" if n == shown else " ", n, f"{d} ({o})" if o else d) for n, d, o in engines])
     for name, problem in problems.items():
         note(f"{name} does not work: {problem}")
     if chosen in names:
@@ -61,19 +63,22 @@ def check(
 
     The exit status is 5 when something is missing.
     """
-    from codeframe.core.engine_registry import EngineRegistry
     from codeframe.core.errors import EXIT_REQUIREMENTS
 
-    found = EngineRegistry.check_requirements(typed.engine_name(name))
+    known = engines_here()
+    found = known.check_requirements(typed.engine_name(name))
     ready = all(found.values())
+    origin = known.origin(name)
     if json:
-        emit_json({"engine": name, "requirements": found, "ready": ready})
+        emit_json({"engine": name, "origin": origin or None, "requirements": found, "ready": ready})
     else:
+        if origin:
+            say(f"{name} is {origin}: {known.definition(name)}")
         columns([("ok" if there else "missing", what) for what, there in found.items()])
         # What is not installed cannot be logged in: one remedy at a time.
         absent = any(not there for what, there in found.items() if what != "logged in")
         remedy = "install_hint" if absent else "login_hint"
-        hint = "" if ready else getattr(EngineRegistry.adapter_class(name), remedy, "")
+        hint = "" if ready else getattr(known.adapter_class(name), remedy, "")
         say(f"{name} is {'' if ready else 'not '}ready." + (f" {hint}" if hint else ""))
     if not ready:
         raise typer.Exit(EXIT_REQUIREMENTS)

@@ -1,4 +1,4 @@
-"""The workspace a command was typed in, and the recovery of crashed runs that every working command does first."""
+"""The workspace a command was typed in and its engines; the recovery of crashed runs that comes before work."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from codeframe.core.engine_registry import EngineRegistry
     from codeframe.core.workspace import Workspace
 
 
@@ -24,6 +25,21 @@ def workspace_here() -> Workspace:
     from codeframe.core.workspace import find_workspace
 
     return find_workspace(folder_here())
+
+
+def engines_here() -> type[EngineRegistry]:
+    """The engines of the current folder's workspace; outside of one, those that are everywhere.
+
+    Raises UsageError where the configuration cannot be read.
+    """
+    from codeframe.core.engine_registry import EngineRegistry
+    from codeframe.core.errors import UsageError
+
+    try:
+        root = workspace_here().root
+    except UsageError:
+        return EngineRegistry
+    return EngineRegistry.at(root)
 
 
 def recovered_workspace() -> Workspace:

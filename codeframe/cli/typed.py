@@ -108,10 +108,10 @@ def one_of(what: str, value: str | None, allowed: tuple[str, ...]) -> None:
 
 def engine_name(name: str) -> str:
     """The name of an engine that is there. UsageError with the nearest one when it is not."""
-    from codeframe.core.engine_registry import EngineRegistry
+    from codeframe.cli.here import engines_here
 
     try:
-        EngineRegistry.adapter_class(name)
+        engines_here().adapter_class(name)
     except ValueError as e:
         raise UsageError(str(e), "Type: cf engines list") from None
     return name

@@ -71,15 +71,17 @@ def plan(workspace: Workspace, task: Task, request: Request) -> Plan:
         engine, why = before.engine, f"the engine of run {before.id[:8]}"
     else:
         engine, why = resolve_engine(workspace, request.engine, task.engine)
-    check_engine(engine, why, task)
-    options = RunOptions.merge(config, request.typed or {}, before)
+    known = EngineRegistry.at(workspace.root)
+    check_engine(engine, why, task, known=known)
+    own = getattr(known.adapter_class(engine), "run_defaults", {})
+    options = RunOptions.merge(config, request.typed or {}, before, own)
     typed_chain = (request.typed or {}).get("fallback") is not None
-    check_chain(engine, options, TYPED_CHAIN if typed_chain else "the chain of engines (fallback)")
+    check_chain(engine, options, TYPED_CHAIN if typed_chain else "the chain of engines (fallback)", known)
     suite = None if options.no_gates else gate_suite(workspace, config, strict=options.strict)
     if suite is not None:
         _refuse_missing(suite.missing(look=True))
     full = config.autonomy == options.autonomy == "full" and not (request.typed or {}).get("autonomy")
-    items = would_run(workspace, suite, [engine, *options.fallback], full=full)
+    items = would_run(workspace, suite, [engine, *options.fallback], known=known, full=full)
     return Plan(task, request.kind, engine, why, options, previous, suite, Trust(workspace).untrusted(items))
 
 
@@ -133,13 +135,15 @@ def _refuse_missing(gates: tuple[Gate, ...]) -> None:
         )
 
 
-def check_engine(name: str, why: str, task: Task | None = None) -> None:
+def check_engine(
+    name: str, why: str, task: Task | None = None, *, known: type[EngineRegistry] = EngineRegistry
+) -> None:
     """Raise RequirementsError when the engine is unknown here or something it needs is missing; UsageError when an
     unknown one was typed."""
     try:
-        requirements = EngineRegistry.check_requirements(name, quick=True)
+        requirements = known.check_requirements(name, quick=True)
     except ValueError as e:
-        others = EngineRegistry.available()
+        others = known.available()
         target = task.id[:8] if task else "ID"
         hint = "Type: cf engines list"
         if others:
@@ -154,7 +158,7 @@ def check_engine(name: str, why: str, task: Task | None = None) -> None:
         raise RequirementsError(f"{e} It was chosen by {why}.", hint) from None
     missing = [what for what, there in requirements.items() if not there]
     if missing:
-        hint = getattr(EngineRegistry.adapter_class(name), "install_hint", f"Type: cf engines check {name}")
+        hint = getattr(known.adapter_class(name), "install_hint", f"Type: cf engines check {name}")
         if why == DEFAULT_WHY and (ready := _first_ready()):
             hint = (
                 f"Type: cf work start {task.id[:8] if task else 'ID'} --execute --engine {ready}; "
@@ -163,27 +167,27 @@ def check_engine(name: str, why: str, task: Task | None = None) -> None:
         raise RequirementsError(f"Engine {name} cannot run here; missing: {', '.join(missing)}.", hint)
 
 
-def check_chain(engine: str, options: RunOptions, why: str) -> None:
+def check_chain(engine: str, options: RunOptions, why: str, known: type[EngineRegistry] = EngineRegistry) -> None:
     """Raise UsageError or RequirementsError where an engine of the chain cannot take over, or a limit on the cost
     cannot hold as one of them does not tell what it costs."""
     chain = [engine, *options.fallback]
     for at, name in enumerate(chain[1:], start=1):
         try:
             missing = [
-                what for what, ok in EngineRegistry.check_requirements(name, quick=True).items() if not ok
+                what for what, ok in known.check_requirements(name, quick=True).items() if not ok
             ]
         except ValueError as e:
             raise UsageError(f"{e} It was named by {why}.", "Type: cf engines list") from None
-        if any(EngineRegistry.same(name, before) for before in chain[:at]):
+        if any(known.same(name, before) for before in chain[:at]):
             raise UsageError(f"{name} stands twice in {why}.", f"Leave {name} out.")
         if missing:
-            hint = getattr(EngineRegistry.adapter_class(name), "install_hint", "")
+            hint = getattr(known.adapter_class(name), "install_hint", "")
             raise RequirementsError(
                 f"Engine {name}, named by {why}, cannot run here; missing: {', '.join(missing)}.",
                 hint or f"Type: cf engines check {name}",
             )
     for name in chain if options.max_cost is not None else ():
-        capabilities = getattr(EngineRegistry.adapter_class(name), "capabilities", None)
+        capabilities = getattr(known.adapter_class(name), "capabilities", None)
         if capabilities is None or not capabilities.cost:
             raise UsageError(
                 f"Engine {name} does not tell what it costs, so a limit on the cost cannot hold.",

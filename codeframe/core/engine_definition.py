@@ -49,7 +49,9 @@ class EngineDefinition(NamedTuple):
     @classmethod
     def of(cls, name: str, data: Mapping[str, Any]) -> EngineDefinition:
         """The definition in `data`, which `problem_in` found nothing wrong with."""
-        given = {key: tuple(v) if isinstance(v, list) else v for key, v in data.items() if v is not None}
+        given: dict[str, Any] = {
+            key: tuple(v) if isinstance(v, list) else v for key, v in data.items() if v is not None
+        }
         return cls(name, data, **given)
 
     def shown(self) -> str:
@@ -63,7 +65,9 @@ class EngineDefinition(NamedTuple):
 
 def says(words: Iterable[Any], placeholder: str) -> bool:
     """Whether `{placeholder}` is in one of the words."""
-    return any(f"{{{placeholder}}}" in part for word in words for part in ([word] if isinstance(word, str) else word))
+    return any(
+        f"{{{placeholder}}}" in part for word in words for part in ([word] if isinstance(word, str) else word)
+    )
 
 
 def filled(words: tuple[Word, ...], values: Mapping[str, str | None]) -> tuple[str, ...]:
@@ -88,7 +92,9 @@ def problem_in(name: object, data: object) -> str:
             import difflib
 
             near = difflib.get_close_matches(str(key), _CHECK, n=1)
-            return f"`{name}` keys it knows: there is no `{key}`" + (f" (did you mean `{near[0]}`?)" * bool(near))
+            return f"`{name}` keys it knows: there is no `{key}`" + (
+                f" (did you mean `{near[0]}`?)" * bool(near)
+            )
         if value is not None and (wanted := _CHECK[key](value)):
             return f"`{name}.{key}` as {wanted}"
     session = (data.get("events") or {}).get("session") or says(data["command"], "session")
@@ -121,7 +127,11 @@ def _command(value: object) -> str:
 def _resume(value: object) -> str:
     if wanted := _command(value):
         return wanted
-    return "" if isinstance(value, list) and says(value, "session") else "a list of words with {session} in one of them"
+    return (
+        ""
+        if isinstance(value, list) and says(value, "session")
+        else "a list of words with {session} in one of them"
+    )
 
 
 def _texts(value: object) -> str:
@@ -163,8 +173,10 @@ def _errors(value: object) -> str:
 
 
 def _condition(value: object) -> bool:
-    return isinstance(value, dict) and bool(value) and all(
-        _is_text(path) and isinstance(wanted, str | int | float) for path, wanted in value.items()
+    return (
+        isinstance(value, dict)
+        and bool(value)
+        and all(_is_text(path) and isinstance(wanted, str | int | float) for path, wanted in value.items())
     )
 
 

@@ -156,6 +156,17 @@ class EngineRegistry:
         return capabilities.description if capabilities is not None else ""
 
     @classmethod
+    def origin(cls, name: str) -> str:
+        """Where the definition of an engine comes from, in words; empty for one that is written, not declared."""
+        return str(getattr(cls.adapter_class(name), "origin", ""))
+
+    @classmethod
+    def definition(cls, name: str) -> str:
+        """The definition of such an engine in one line; empty for others."""
+        definition = getattr(cls.adapter_class(name), "definition", None)
+        return definition.shown() if definition is not None else ""
+
+    @classmethod
     def _offers(cls) -> dict[str, EntryPoint]:
         if cls._offered is None:
             offered: dict[str, EntryPoint] = {}
@@ -183,7 +194,9 @@ class EngineRegistry:
 def _presets() -> tuple[str, ...]:
     """The names of the engines we ship a definition of."""
     try:
-        return tuple(sorted(file.removesuffix(".json") for file in os.listdir(PRESETS) if file.endswith(".json")))
+        return tuple(
+            sorted(file.removesuffix(".json") for file in os.listdir(PRESETS) if file.endswith(".json"))
+        )
     except OSError:
         return ()
 

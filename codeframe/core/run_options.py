@@ -49,11 +49,15 @@ class RunOptions(NamedTuple):
 
     @classmethod
     def merge(
-        cls, config: EnvironmentConfig, typed: Mapping[str, Any], before: Run | None = None
+        cls,
+        config: EnvironmentConfig,
+        typed: Mapping[str, Any],
+        before: Run | None = None,
+        own: Mapping[str, Any] = {},
     ) -> RunOptions:
         """What was typed (None = not typed) over the options of the run `before` over the configuration over the
-        defaults; a limit that run has used up goes on only where it is the longer one. The environment's
-        CODEFRAME_BACKOFF_S counts as typed; UsageError when it is no number."""
+        engine's `own` defaults over ours; a limit that run has used up goes on only where it is the longer one.
+        The environment's CODEFRAME_BACKOFF_S counts as typed; UsageError when it is no number."""
         configured: dict[str, Any] = {
             "model": config.model,
             "timeout_s": config.timeout_s,
@@ -75,7 +79,7 @@ class RunOptions(NamedTuple):
         if before is not None and (spent := spent_limit(before)) and spent in saved:
             saved[spent] = max(saved[spent], configured[spent] or cls._field_defaults[spent])
         chosen: dict[str, Any] = {}
-        for layer in (configured, saved, {"backoff_s": _backoff_s()}, typed):
+        for layer in (own, configured, saved, {"backoff_s": _backoff_s()}, typed):
             chosen.update({k: v for k, v in layer.items() if v is not None})
         return cls.from_dict(chosen)
 

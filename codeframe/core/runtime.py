@@ -104,6 +104,7 @@ class _Job:
         self.run_dir = workspace.run_dir(run.id)
         self.redactor = Redactor(os.environ)
         self._log: RunLog | None = None
+        self.engines = EngineRegistry  # read once, in `execute`: what was trusted is what runs
         self._deadline = time.monotonic() + self.options.timeout_s  # covers gates and all rounds (rule 4.7)
         self.wrapper: VerificationWrapper | None = None
         self.integrity: IntegrityCheck | None = None
@@ -115,7 +116,8 @@ class _Job:
             self._log = RunLog(self.run_dir, self.redactor)
             self._say_limit()
             suite = self._suite()
-            adapter: AgentAdapter = EngineRegistry.get(self.engine)
+            self.engines = EngineRegistry.at(self.workspace.root)
+            adapter: AgentAdapter = self.engines.get(self.engine)
             prompt, context = self._pack(suite, getattr(type(adapter), "capabilities", Capabilities()))
             adopting = later(become_subreaper)  # it loads ctypes: while git is waited for
             base = self._base()
@@ -175,7 +177,7 @@ class _Job:
 
     def _successors(self, suite: GateSuite | None) -> Iterator[Successor]:
         def make(name: str) -> tuple[AgentAdapter, str]:
-            adapter = EngineRegistry.get(name)
+            adapter = self.engines.get(name)
             return adapter, self._pack(suite, getattr(type(adapter), "capabilities", Capabilities()))[0]
 
         for name in self.options.fallback:
@@ -184,7 +186,8 @@ class _Job:
     def _untrusted(self) -> str:
         """In words, what the engine would execute of the tree, launched now, that nobody trusts (rule 9.1)."""
         try:
-            found = Trust(self.workspace).untrusted(would_run(self.workspace, None, [self.engine]))
+            items = would_run(self.workspace, None, [self.engine], known=self.engines)
+            found = Trust(self.workspace).untrusted(items)
         except RequirementsError as error:
             return error.problem
         return found.named() if found else ""
@@ -253,6 +256,7 @@ class _Job:
             self.workspace,
             gates=suite.describe() if suite else (),
             structured_report=capabilities.structured_verdict,
+            report_line=capabilities.verdict_line,
         )
         prompt, context = packager.build(
             self.run.task_id, attempt=self.run.attempt, note=self.options.note, snapshots=self.snapshots,
@@ -327,7 +331,7 @@ class _Job:
         wrapper = self.wrapper
         rounds = wrapper.rounds if wrapper else []
         report = wrapper.report if wrapper else None
-        adapter_class = EngineRegistry.adapter_class(self.engine)
+        adapter_class = self.engines.adapter_class(self.engine)
         decided = verdict.decide(
             result,
             stall_action=self.options.stall_action,

@@ -1,4 +1,4 @@
-"""What of the repository's own would run in it: its gates, and what engines execute of its files (rule 9.1)."""
+"""What of the repository's own would run in it: gates, engines it declares, files that engines execute (rule 9.1)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import json
 import os
 import shlex
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from codeframe.core.engine_definition import EngineDefinition
 from codeframe.core.engine_registry import EngineRegistry
 from codeframe.core.environment_config import EnvironmentConfig
 from codeframe.core.errors import RequirementsError
@@ -26,16 +27,24 @@ _FULL = "full"
 
 
 def would_run(
-    workspace: Workspace, suite: GateSuite | None, engines: Iterable[str] = (), *, full: bool = False
+    workspace: Workspace,
+    suite: GateSuite | None,
+    engines: Iterable[str] = (),
+    *,
+    known: type[EngineRegistry] = EngineRegistry,
+    full: bool = False,
 ) -> list[Item]:
     """The items of a run with these gates and engines; `full`: its autonomy is that by a file of the tree.
 
-    Runs nothing. Raises RequirementsError for a file that cannot be looked at.
+    `known` are the engines of the workspace. Runs nothing. Raises RequirementsError for a file that cannot be
+    looked at.
     """
+    engines = list(engines)
     items = gate_items(workspace, suite) if suite is not None else []
     if full:
         items.append(_autonomy())
-    paths = {path: None for name in engines for path in _project_config(name)}
+    items += _engine_items({name: known.declared[name] for name in engines if name in known.declared})
+    paths = {path: None for name in engines for path in _project_config(known, name)}
     return items + _file_items(workspace, list(paths))
 
 
@@ -68,23 +77,34 @@ def trust_set_value(workspace: Workspace, key: str, config: EnvironmentConfig) -
     if key == "gates" and config.gates:
         suite = GateSuite(workspace.root, declared_gates(config.gates))
         Trust(workspace).accept(gate_items(workspace, suite))
+    elif key == "engines":
+        Trust(workspace).accept(_engine_items(config.declared_engines()))
     elif key == "autonomy" and config.autonomy == _FULL:
         Trust(workspace).accept([_autonomy()])
 
 
 def all_that_would_run(workspace: Workspace, config: EnvironmentConfig, suite: GateSuite) -> list[Item]:
     """The items of a start with any engine there is: what `cf trust` covers."""
-    return would_run(workspace, suite, EngineRegistry.available(), full=config.autonomy == _FULL)
+    known = EngineRegistry.at(workspace.root)
+    return would_run(workspace, suite, known.available(), known=known, full=config.autonomy == _FULL)
 
 
 def _autonomy() -> Item:
     return Item("setting autonomy", f"{_FULL} (the engine may do anything)", _digest(_FULL.encode()))
 
 
-def _project_config(engine: str) -> Sequence[str]:
+def _engine_items(declared: Mapping[str, EngineDefinition]) -> list[Item]:
+    """One for each declared engine, shown whole: any word of it may be one that matters."""
+    return [
+        Item(f"engine {name}", engine.shown(), _digest(json.dumps(engine.data, sort_keys=True).encode()))
+        for name, engine in declared.items()
+    ]
+
+
+def _project_config(known: type[EngineRegistry], engine: str) -> Sequence[str]:
     """Paths an engine executes something of, as its adapter declares them; none for one that is not there."""
     try:
-        paths: Sequence[str] = getattr(EngineRegistry.adapter_class(engine), "project_config", ())
+        paths: Sequence[str] = getattr(known.adapter_class(engine), "project_config", ())
     except ValueError:
         return ()
     return paths

@@ -118,9 +118,9 @@ class CustomAdapter(SubprocessAdapter):
     def read(self, stream: str, text: str) -> Iterable[AgentEvent]:
         """One line. Events come on stdout, or on stderr beside words on stdout."""
         words = self.definition.output == "text"
-        if self.definition.events and stream == ("stderr" if words else "stdout"):
-            if (obj := object_in(text)) is not None:
-                return self.parse(obj)
+        told = bool(self.definition.events) and stream == ("stderr" if words else "stdout")
+        if told and (obj := object_in(text)) is not None:
+            return self.parse(obj)
         if stream == "stderr":
             self._errors.add(text)
         elif words:
@@ -176,7 +176,9 @@ class CustomAdapter(SubprocessAdapter):
         if code:
             return None
         said = "\n".join(own).strip()[-_MAX_ERROR_CHARS:]
-        return Terminal(f"{self.name} ended without an answer of its model. {said}".strip(), ErrorClass.PROTOCOL)
+        return Terminal(
+            f"{self.name} ended without an answer of its model. {said}".strip(), ErrorClass.PROTOCOL
+        )
 
     def _telling(self, lines: list[str]) -> tuple[str, ErrorClass] | None:
         """The last line with a declared error in it, and its class."""
