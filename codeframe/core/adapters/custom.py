@@ -158,6 +158,7 @@ class CustomAdapter(SubprocessAdapter):
         ended = outcome.ended_by is EndedBy.EXIT and code is not None and code >= 0
         if ended and heard.terminal is None and (code or self._unanswered):
             heard.terminal = self._failure(code or 0)
+            heard.text = "" if self._unanswered else heard.text  # nobody's answer to the task
         result = super().finish(outcome)
         if self._borrowed is not None:
             shutil.rmtree(self._borrowed, ignore_errors=True)
