@@ -12,7 +12,13 @@ from codeframe.core.engine_definition import EngineDefinition, filled, problem_i
 from codeframe.core.engine_registry import PRESETS
 from codeframe.core.environment_config import EnvironmentConfig
 
-VALUES = {"prompt_file": "/a b/{model}", "workspace": "/w", "model": "m; rm -rf /", "session": None, "scratch": "/s"}
+VALUES = {
+    "prompt_file": "/a b/{model}",
+    "workspace": "/w",
+    "model": "m; rm -rf /",
+    "session": None,
+    "scratch": "/s",
+}
 
 
 @pytest.mark.parametrize(
@@ -25,7 +31,9 @@ VALUES = {"prompt_file": "/a b/{model}", "workspace": "/w", "model": "m; rm -rf 
         (("x", "{other} {} {{model}}"), ("x", "{other} {} {m; rm -rf /}")),
     ],
 )
-def test_placeholders_are_filled_in_inside_of_one_argument(words: tuple[Any, ...], argv: tuple[str, ...]) -> None:
+def test_placeholders_are_filled_in_inside_of_one_argument(
+    words: tuple[Any, ...], argv: tuple[str, ...]
+) -> None:
     assert filled(words, VALUES) == argv
 
 
