@@ -17,6 +17,7 @@ ADAPTERS = {
     "claude_code": {"claude_code.py"},
     "built-in": {"builtin.py", "engine_registry.py"},  # the latter for the constant
     "react": {"builtin.py"},
+    "aider": set(),  # a preset: data, and no code at all
 }
 
 
