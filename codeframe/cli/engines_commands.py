@@ -48,7 +48,7 @@ def list_(json: bool = JSON) -> None:
     if chosen in names:
         say(f"\n{chosen} would run here ({why}).")
     elif chosen is not None:
-        other = names[0] if names else "NAME"
+        other = known.to_suggest()[0] if names else "NAME"
         say(
             f"\n{chosen} would run here ({why}), but it is not there. Choose another: cf config set engine {other}"
         )

@@ -33,11 +33,11 @@ def engines_here() -> type[EngineRegistry]:
     Raises UsageError where the configuration cannot be read.
     """
     from codeframe.core.engine_registry import EngineRegistry
-    from codeframe.core.errors import UsageError
+    from codeframe.core.errors import CodeFrameError
 
     try:
         root = workspace_here().root
-    except UsageError:
+    except CodeFrameError:  # no workspace, no git, or none that works
         return EngineRegistry
     return EngineRegistry.at(root)
 

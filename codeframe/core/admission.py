@@ -143,7 +143,7 @@ def check_engine(
     try:
         requirements = known.check_requirements(name, quick=True)
     except ValueError as e:
-        others = known.available()
+        others = known.to_suggest()
         target = task.id[:8] if task else "ID"
         hint = "Type: cf engines list"
         if others:
@@ -197,7 +197,7 @@ def check_chain(engine: str, options: RunOptions, why: str, known: type[EngineRe
 
 def _first_ready() -> str | None:
     """An engine that could run here, for a person who chose none."""
-    names = EngineRegistry.available()
+    names = EngineRegistry.to_suggest()
     return next((n for n in names if all(EngineRegistry.check_requirements(n, quick=True).values())), None)
 
 

@@ -127,6 +127,11 @@ class EngineRegistry:
         return sorted({*cls._registered, *cls._declared_classes})
 
     @classmethod
+    def to_suggest(cls) -> list[str]:
+        """The same in the order in which to suggest them: those that are written before those declared."""
+        return sorted(cls.available(), key=lambda name: bool(cls.origin(name)))
+
+    @classmethod
     def problems(cls) -> dict[str, str]:
         """Engines a package offers but that do not work: name -> why."""
         cls.available()

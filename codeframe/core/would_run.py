@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from codeframe.core.engine_definition import EngineDefinition
-from codeframe.core.engine_registry import EngineRegistry
+from codeframe.core.engine_registry import PRESET, EngineRegistry
 from codeframe.core.environment_config import EnvironmentConfig
 from codeframe.core.errors import RequirementsError
 from codeframe.core.safe_read import open_regular
@@ -84,9 +84,15 @@ def trust_set_value(workspace: Workspace, key: str, config: EnvironmentConfig) -
 
 
 def all_that_would_run(workspace: Workspace, config: EnvironmentConfig, suite: GateSuite) -> list[Item]:
-    """The items of a start with any engine there is: what `cf trust` covers."""
+    """The items of a start with any engine there is: what `cf trust` covers. Of our presets those that could run:
+    what the others would read of a project is nothing to ask about."""
     known = EngineRegistry.at(workspace.root)
-    return would_run(workspace, suite, known.available(), known=known, full=config.autonomy == _FULL)
+    engines = [
+        name
+        for name in known.available()
+        if known.origin(name) != PRESET or all(known.check_requirements(name, quick=True).values())
+    ]
+    return would_run(workspace, suite, engines, known=known, full=config.autonomy == _FULL)
 
 
 def _autonomy() -> Item:

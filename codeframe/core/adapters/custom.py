@@ -26,6 +26,7 @@ from codeframe.core.agent_adapter import AgentContext, AgentEvent, AgentResult, 
 from codeframe.core.blocker_detection import classify_error_for_blocker
 from codeframe.core.durations import parse_duration
 from codeframe.core.engine_definition import EngineDefinition, Word, filled, says
+from codeframe.core.errors import writing
 from codeframe.core.models import ErrorClass, TokenUsage
 from codeframe.core.process import EndedBy, ProcessOutcome
 from codeframe.core.whole_file import write_whole
@@ -105,7 +106,8 @@ class CustomAdapter(SubprocessAdapter):
         prompt = definition.prompt_prefix + prompt
         by_file = says(words, "prompt_file")
         if by_file:
-            write_whole(scratch / "prompt.md", prompt.encode("utf-8", "replace").decode(), mode=0o600)
+            with writing(scratch / "prompt.md"):
+                write_whole(scratch / "prompt.md", prompt.encode("utf-8", "replace").decode(), mode=0o600)
         env = {name: filled((value,), values) for name, value in definition.env.items()}
         return Launch(
             filled(words, values),
@@ -210,7 +212,8 @@ class CustomAdapter(SubprocessAdapter):
             self._borrowed = Path(mkdtemp(prefix="codeframe-"))
             return self._borrowed
         folder = context.run_dir / f"engine-{context.round}-{uuid.uuid4().hex[:8]}"
-        folder.mkdir(mode=0o700, parents=True)
+        with writing(folder):
+            folder.mkdir(mode=0o700, parents=True)
         return folder
 
     def _notices(self, words: tuple[Word, ...], context: AgentContext) -> tuple[str, ...]:
