@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from codeframe.core.errors import UsageError
 from codeframe.core.run_options import RunOptions
 from tests.cli.conftest import Cf, cf, git_home, refused, repo, workspace
 from tests.kit.repos import write
-from tests.kit.scenario import FakeEngine, call, out
+from tests.kit.scenario import FakeEngine, call, leave, out
 from tests.kit.scenario import write as wrote
 
 __all__ = ["cf", "git_home", "repo", "workspace"]
@@ -119,3 +120,48 @@ def test_a_silence_it_is_known_for_counts_where_nobody_says_otherwise(tmp_path: 
     assert RunOptions.merge(EnvironmentConfig(), {}, None, own).stall_timeout_s == 1200
     assert RunOptions.merge(EnvironmentConfig(stall_timeout="5m"), {}, None, own).stall_timeout_s == 300
     assert RunOptions.merge(EnvironmentConfig(), {"stall_timeout_s": 60.0}, None, own).stall_timeout_s == 60
+
+
+def test_what_a_preset_that_is_not_installed_would_read_is_nothing_to_ask_about(
+    cf: Cf, agent: FakeEngine
+) -> None:
+    write(cf.where, {".env": "KEY=x\n"})
+    assert cf("trust", "--show", "--json").json()["items"] == []
+
+
+# -- whole runs (rule 12) -------------------------------------------------------------------------------
+
+
+def run_of(cf: Cf, *flags: str, code: int) -> dict[str, Any]:
+    """The run of a task done by the declared engine `mine`, ended with this status."""
+    declare(cf.where, mine={"command": ["my-agent", "{prompt_file}"]})
+    task = cf.add("Make made.txt", "--engine", "mine")
+    cf("work", "start", task, "--execute", "--no-gates", *flags, code=code)
+    run: dict[str, Any] = cf("work", "why", task, "--json").json()["run"]
+    return run
+
+
+def test_success_with_nothing_written(cf: Cf, agent: FakeEngine) -> None:
+    agent.calls(call(out("all done")))
+    run = run_of(cf, code=1)
+    assert (run["status"], run["error_class"], run["rounds"]) == ("FAILED", "no_change", 2)
+    assert all("Make made.txt" in Path(ran.argv[0]).read_text() for ran in agent.invocations())  # cold, both
+
+
+def test_a_question_in_prose_with_an_empty_diff(cf: Cf, agent: FakeEngine) -> None:
+    agent.calls(call(out("I looked at it."), out("Which colour should it be?")))
+    assert run_of(cf, code=3)["status"] == "BLOCKED"
+
+
+def test_reading_aloud_of_errors_is_no_error(cf: Cf, agent: FakeEngine) -> None:
+    agent.calls(
+        call(out("429 rate limit, invalid api key, credit balance too low"), wrote("made.txt", "x\n"))
+    )
+    assert run_of(cf, code=0)["status"] == "COMPLETED"
+
+
+def test_a_crash_keeps_the_work(cf: Cf, agent: FakeEngine) -> None:
+    agent.calls(call(wrote("half.txt", "x\n"), leave(1)))
+    run = run_of(cf, code=1)
+    assert (run["status"], run["error_class"]) == ("FAILED", "crashed")
+    assert (cf.where / "half.txt").exists()

@@ -21,6 +21,7 @@ from tests.kit.scenario import (
     half_a_character,
     hang,
     leave,
+    on_signal,
     out,
     raw,
     spawn,
@@ -337,6 +338,7 @@ def test_a_daemon_that_holds_stdout_is_ended(agent: FakeEngine, repo: Path) -> N
     [
         ([die()], {}, {}, FAILED, ErrorClass.CRASHED),
         ([out("x"), hang()], {}, {"timeout_ms": 1500}, TIMEOUT, ErrorClass.TIMEOUT),
+        ([on_signal("SIGTERM"), out("x"), hang()], {}, {"timeout_ms": 1500}, TIMEOUT, ErrorClass.TIMEOUT),
         ([out("x"), hang()], {}, {"stall_timeout_ms": 500}, TIMEOUT, ErrorClass.STALLED),
         ([hang()], {"first_event_timeout": "1s"}, {}, TIMEOUT, ErrorClass.STALLED),
     ],
