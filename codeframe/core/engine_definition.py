@@ -173,6 +173,8 @@ def _errors(value: object) -> str:
 
 
 def _condition(value: object) -> bool:
+    if isinstance(value, list):
+        return bool(value) and all(isinstance(one, dict) and _condition(one) for one in value)
     return (
         isinstance(value, dict)
         and bool(value)
@@ -210,7 +212,7 @@ _EVENTS: Mapping[str, Callable[[object], bool]] = {
 _SHAPES: Mapping[Callable[[object], bool], str] = {
     _is_text: "a path like a.b.c",
     _usage: f"a mapping of some of {', '.join(_USAGE)} to paths like a.b.c",
-    _condition: "a mapping of paths to values, like {type: done}",
+    _condition: "a mapping of paths to values, like {type: done}, or a list of such",
 }
 
 _CHECK: Mapping[str, Callable[[object], str]] = {

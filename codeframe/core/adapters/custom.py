@@ -137,10 +137,10 @@ class CustomAdapter(SubprocessAdapter):
         heard.session_id = text_of(_at(obj, events.get("session"))) or heard.session_id
         if (usage := self._usage(obj, events.get("usage", {}))) is not None:
             heard.usage = usage if heard.usage is None else heard.usage + usage
-        if _holds(obj, events.get("request")):
-            self._unanswered = True
         if _holds(obj, events.get("answer")):
             self._unanswered = False
+        if _holds(obj, events.get("request")):  # the last word: it may except some answers
+            self._unanswered = True
         if _holds(obj, events.get("failure")):
             error = text_of(_at(obj, events.get("error"))).strip() or "an error without a text"
             heard.terminal = Terminal(error, self._class_of([error]) or classify_error_for_blocker(error))
@@ -264,7 +264,9 @@ def _at(value: Any, path: str | None) -> Any:
     return value if path else None
 
 
-def _holds(obj: dict[str, Any], condition: Mapping[str, Any] | None) -> bool:
-    """Whether each path of a condition has its value; False for no condition."""
+def _holds(obj: dict[str, Any], condition: Mapping[str, Any] | list[Mapping[str, Any]] | None) -> bool:
+    """Whether each path of a condition, or of one in a list, has its value; False for no condition."""
+    if isinstance(condition, list):
+        return any(_holds(obj, one) for one in condition)
     found = ((_at(obj, path), wanted) for path, wanted in (condition or {}).items())
     return bool(condition) and all(type(value) is type(wanted) and value == wanted for value, wanted in found)

@@ -245,6 +245,17 @@ def test_events_on_stderr_beside_words(agent: FakeEngine, repo: Path) -> None:
     assert result.token_usage == TokenUsage(input_tokens=7)  # words on stdout are no events
 
 
+def test_an_answer_of_nothing_may_be_excepted(agent: FakeEngine, repo: Path) -> None:
+    events = {"request": [{"e": "ask"}, {"e": "got", "n": 0}], "answer": {"e": "got"}}
+    agent.calls(
+        call(err({"e": "ask"}), out("full"), err({"e": "got", "n": 0})),
+        call(err({"e": "ask"}), out("full"), err({"e": "got", "n": 1})),
+    )
+    adapter = declared(events=events, errors={"context_window": "^full"})
+    assert execute(adapter, repo).error_class is ErrorClass.CONTEXT_WINDOW
+    assert execute(adapter, repo).status is COMPLETED
+
+
 def test_a_request_without_an_answer_is_no_success(agent: FakeEngine, repo: Path) -> None:
     agent.calls(
         call(out("api: bad key 1"), out("try again")),
