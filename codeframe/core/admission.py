@@ -167,15 +167,15 @@ def check_engine(
         raise RequirementsError(f"Engine {name} cannot run here; missing: {', '.join(missing)}.", hint)
 
 
-def check_chain(engine: str, options: RunOptions, why: str, known: type[EngineRegistry] = EngineRegistry) -> None:
+def check_chain(
+    engine: str, options: RunOptions, why: str, known: type[EngineRegistry] = EngineRegistry
+) -> None:
     """Raise UsageError or RequirementsError where an engine of the chain cannot take over, or a limit on the cost
     cannot hold as one of them does not tell what it costs."""
     chain = [engine, *options.fallback]
     for at, name in enumerate(chain[1:], start=1):
         try:
-            missing = [
-                what for what, ok in known.check_requirements(name, quick=True).items() if not ok
-            ]
+            missing = [what for what, ok in known.check_requirements(name, quick=True).items() if not ok]
         except ValueError as e:
             raise UsageError(f"{e} It was named by {why}.", "Type: cf engines list") from None
         if any(known.same(name, before) for before in chain[:at]):

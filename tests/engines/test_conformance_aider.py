@@ -1,7 +1,7 @@
 """The conformance cases on the real aider, the shipped preset: a text engine without tools, sessions or a shell.
 
-Its model answers once per prompt, in words, so a case's turns are folded into one answer. What it cannot do it
-declares (no resume, no cost, its end in the exit status only), and here it is seen to degrade as declared.
+Its model answers once per prompt, in words. What it cannot do it declares (no resume, no schema for the verdict,
+its end in the exit status only), and here it is seen to degrade as declared.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +17,18 @@ import pytest
 
 from codeframe.core.agent_adapter import AgentContext, AgentResultStatus
 from codeframe.core.engine_registry import EngineRegistry
-from codeframe.core.environment_config import EnvironmentConfig
-from codeframe.core.redaction import Redactor
 from codeframe.demo.model_script import Block, error, text
-from codeframe.demo.model_server import ScriptedModel, refused_url
+from codeframe.demo.model_server import refused_url
 from tests.engines.conformance import UNGATED, Conformance, check
 from tests.engines.stage import PATIENCE_S, Stage, Staged, ended, engine_processes
-from tests.kit.engines import ROOT, clean_env
+from tests.kit import logged_in
+from tests.kit.engines import pinned
 from tests.kit.repos import git, write
 from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.engine
 
-MODEL = "openai/m"
-BIN = ROOT / ".engines" / "bin"
+MODEL = logged_in.AIDER_MODEL
 # What it knows of the model, so that it asks nobody: otherwise it would look for a list of prices in the network.
 ABOUT = {
     "max_input_tokens": 2_000_000,
@@ -44,20 +42,13 @@ class Aider:
     """The row of aider."""
 
     name = "aider"
+    asks_once = True
     login_words: tuple[str, ...] = ("OPENAI_API_KEY",)
 
     def environment(self, home: Path, url: str) -> dict[str, str]:
-        if not (BIN / "aider").exists():
-            pytest.fail("aider is not in .engines: `make test-engines` installs it")
-        env = clean_env(home)
+        pinned("aider")
         (home / "models.json").write_text(json.dumps({MODEL: ABOUT}))
-        return env | {
-            "PATH": f"{BIN}{os.pathsep}{env['PATH']}",
-            "OPENAI_API_BASE": f"{url}/v1",
-            "OPENAI_API_KEY": "dummy",
-            "AIDER_MODEL": MODEL,
-            "AIDER_MODEL_METADATA_FILE": str(home / "models.json"),
-        }
+        return logged_in.aider(home, url) | {"AIDER_MODEL_METADATA_FILE": str(home / "models.json")}
 
     def logged_out(self, env: Mapping[str, str]) -> dict[str, str]:
         return {name: value for name, value in env.items() if name != "OPENAI_API_KEY"}
@@ -79,24 +70,8 @@ class Aider:
         return []
 
 
-class OneAnswer(Stage):
-    """A stage on which all that a model does after a prompt is one answer."""
-
-    def play(self, *prompts: list[Any], **scenario: Any) -> None:
-        folded = [[prompt] if all("type" in turn for turn in prompt) else prompt for prompt in prompts]
-        super().play(*folded, **scenario)
-
-
 class TestAider(Staged):
     engine = Aider()
-
-    @pytest.fixture
-    def stage(self, tmp_path: Path) -> Iterator[Stage]:
-        with ScriptedModel() as server:
-            stage = OneAnswer(self.engine, server, tmp_path)
-            yield stage
-            for process in engine_processes(stage.home):
-                process.kill()
 
     test_success = Conformance.test_success
     test_already_satisfied_with_green_gates = Conformance.test_already_satisfied_with_green_gates
@@ -114,7 +89,6 @@ class TestAider(Staged):
         declared = EngineRegistry.adapter_class("aider").capabilities  # type: ignore[attr-defined]
         assert (declared.resume, declared.structured_verdict, declared.stdin_prompt) == (False, False, False)
         assert (declared.verdict_line, declared.terminal_signal) == (True, "exit")
-        assert EnvironmentConfig().autonomy == "workspace"
 
     def test_what_it_cannot_enforce_is_a_notice(self, stage: Stage) -> None:
         stage.play([stage.write("made.txt", "x\n"), stage.done()])
@@ -195,7 +169,6 @@ class TestAider(Staged):
         before = _installed()
         result = EngineRegistry.get("aider").execute(prompt, stage.repo, context, int(PATIENCE_S * 1000))
         assert result.status is AgentResultStatus.COMPLETED, result
-        assert Redactor(stage.env).redact(prompt) == prompt
         requests = stage.server.all_requests()
         assert len(requests) == 1  # none for the URL, and none to sum up what was said
         said = [m["content"] for m in requests[0].body["messages"] if m["role"] == "user"]
@@ -274,5 +247,5 @@ class TestAider(Staged):
 
 def _installed() -> list[str]:
     """The packages of its own environment."""
-    site = next(Path(os.path.realpath(BIN / "aider")).parents[1].glob("lib/python*/site-packages"))
+    site = next(Path(os.path.realpath(pinned("aider"))).parents[1].glob("lib/python*/site-packages"))
     return sorted(p.name for p in site.glob("*.dist-info"))
