@@ -38,6 +38,7 @@ class Codex:
     """The row of Codex."""
 
     name = "codex"
+    asks_once = False
     login_words: tuple[str, ...] = ("codex login",)
 
     def environment(self, home: Path, url: str) -> dict[str, str]:

@@ -113,16 +113,16 @@ def test_a_quota_is_waited_for_only_where_that_was_asked_for(stage: Stage, wait:
 def test_a_used_up_budget_blocks_before_the_next_call_and_resume_goes_on(stage: Stage) -> None:
     stage.gate("! grep -q wrong work.py")
     stage.engine.calls(
-        call(session(wrote("work.py", "wrong\n"), verdict("done", spent=Spent(input=900, output=200)))),
+        call(session(wrote("work.py", "wrong\n"), verdict("done", spent=Spent(input=6000, output=200)))),
         call(session(wrote("work.py", WORK), verdict("mended"))),
     )
     task = stage.task()
-    outcome = stage.start(task, "--max-tokens", "2000", gates=True)
+    outcome = stage.start(task, "--max-tokens", "7000", gates=True)  # more than it tells in mid-call
     outcome.expect(3, "BLOCKED", "budget", "BLOCKED")
-    assert "used 2,100 tokens, and its budget is 2,000 tokens" in outcome.told
+    assert "used 7,200 tokens, and its budget is 7,000 tokens" in outcome.told
     assert len(stage.engine.invocations()) == 1
     outcome.check_work_kept("work.py", "wrong\n")
-    stage.again("resume", task, "--max-tokens", "4000").expect(0, "COMPLETED", None, "DONE")
+    stage.again("resume", task, "--max-tokens", "14000").expect(0, "COMPLETED", None, "DONE")
     assert stage.workspace.store.blockers.list(task_id=task.id)[0].status.value != "OPEN"
 
 
