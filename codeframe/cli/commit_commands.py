@@ -76,6 +76,7 @@ def commit_json(task: Task, done: Committed) -> dict[str, Any]:
         "subject": done.subject,
         "files": list(done.paths),
         "left_out": left_out,
+        "trailers": done.named,
     }
 
 
@@ -88,6 +89,10 @@ def tell(task: Task, done: Committed) -> None:
         say(f"  {path}")
     for line in left_out_lines(task, done.left_out, CREATE):
         say(line)
+    if not done.named:
+        say("Its message lacks the lines that name the task; a hook of yours may drop them.")
+        say(f"cf patch export does not find it; use: git format-patch -1 {done.commit[:10]}")
+        say("Where a later commit changes its files again, the task counts as not committed.")
 
 
 def left_out_lines(task: Task, left_out: Mapping[str, str], command: str) -> Iterator[str]:

@@ -24,6 +24,7 @@ from codeframe.core.leftovers import snapshots_of
 from codeframe.core.models import RunKind, RunStatus
 from codeframe.core.removal import finish_removal, staying
 from codeframe.core.run_lock import is_alive, lease_path, owner_unseen, tree_lock_path
+from codeframe.core.scratch import SCRATCH, in_use
 from codeframe.core.store.rescue import rescue, trouble
 from codeframe.core.workspace import DATABASE, Workspace, find_workspace, leaving, neighbours, unregistered
 
@@ -259,12 +260,12 @@ def _temporaries(workspace: Workspace) -> Iterator[Finding]:
     if any(is_held(lock) for lock in (*_tree_locks(workspace), *state.glob("index/*/lock"))):
         return
     patterns = (
-        "workspace.json.new", f"{DATABASE}.new*", "gates-*", "index/*/*.new", "index/*/*.tmp", "index/*/*.lock",
-        "index/*/commit-*.index*", "index/*/undo/*", "runs/*/*.new",
+        "workspace.json.new", f"{DATABASE}.new*", "gates-*", f"{SCRATCH}*", "index/*/*.new", "index/*/*.tmp",
+        "index/*/*.lock", "index/*/undo/*", "runs/*/*.new",
     )  # fmt: skip
     found = [each for pattern in patterns for each in sorted(state.glob(pattern))]
-    # `cf gates run` holds no lock but that of its folder.
-    found = [each for each in found if not (each.is_dir() and is_held(each / "lease"))]
+    # `cf gates run`, `cf patch export` and the git of a killed `cf commit create` hold no lock but that of a folder.
+    found = [each for each in found if not (each.is_dir() and in_use(each))]
     if workspace.config_dir.is_dir() and not workspace.config_dir.is_symlink():
         found += sorted(workspace.config_dir.glob(f".*{HALF_WRITTEN}"))
     # git leaves one of ours where it was killed itself; until it is gone, no snapshot of the task can be kept.
@@ -326,7 +327,7 @@ def _remover(paths: Iterable[Path]) -> Callable[[], str]:
     def remove() -> str:
         for path in paths:
             if path.is_dir() and not path.is_symlink():
-                if not is_held(path / "lease"):
+                if not in_use(path):
                     shutil.rmtree(path)
             else:
                 path.unlink(missing_ok=True)

@@ -46,15 +46,26 @@ class Lease:
         fd = _locked(path, fcntl.LOCK_EX, wait_s)
         if fd is None:
             return None
+        lease = cls(path, fd)
         try:
-            # What a dead holder left must not be read as ours, not even in part.
-            with writing(path):
-                os.ftruncate(fd, 0)
-                os.pwrite(fd, json.dumps(dict(info), default=str).encode(), 0)
+            lease.note(info)
         except BaseException:
             os.close(fd)
             raise
-        return cls(path, fd)
+        return lease
+
+    @property
+    def fd(self) -> int:
+        """The descriptor. Whoever inherits it keeps the lock when this process is killed, not when it releases."""
+        assert self._fd is not None, "it was released"
+        return self._fd
+
+    def note(self, info: Mapping[str, Any]) -> None:
+        """Write `info` (JSON-ready) into it, instead of what is there."""
+        with writing(self.path):
+            # What a dead holder left must not be read as ours, not even in part.
+            os.ftruncate(self.fd, 0)
+            os.pwrite(self.fd, json.dumps(dict(info), default=str).encode(), 0)
 
     def release(self) -> None:
         """Empty the file and free the lock. Doing it twice changes nothing."""

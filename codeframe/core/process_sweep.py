@@ -17,7 +17,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,7 @@ MARKER = "CODEFRAME_RUN_ID"
 
 _LINUX = sys.platform.startswith("linux")
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+_CLOCKS_S = 1.5  # when the system was booted is told in whole seconds, and moves with the wall clock
 _KILL_S = 5.0  # how long the kill rounds go on before giving up on what cannot be killed
 _reaping = threading.Lock()
 _subreaper = False  # whether this process became one
@@ -219,6 +220,20 @@ def process_identity(pid: int | None = None) -> dict[str, Any]:
     started_at = started(pid)
     boot_id = str(int(psutil.boot_time()))
     return {"pid": pid, "started_at": started_at, "boot_id": boot_id, "pid_ns": None, "host": host}
+
+
+def may_live(identity: Mapping[str, Any]) -> bool:
+    """Whether the process of this `process_identity` lives, as far as can be told from here."""
+    here = process_identity()
+    if any(identity.get(key) != here[key] for key in ("host", "pid_ns")):
+        return True
+    if identity.get("boot_id") != here["boot_id"]:
+        return False
+    try:
+        now = process_identity(int(identity["pid"]))
+    except ProcessLookupError:
+        return False
+    return abs(float(now["started_at"]) - float(identity["started_at"])) < _CLOCKS_S
 
 
 def started(pid: int) -> float:

@@ -57,17 +57,10 @@ def lease_path(workspace: Workspace, run_id: str) -> Path:
 def gates_folder(workspace: Workspace) -> Iterator[Path]:
     """A folder for what gates print that belong to no run; it goes afterwards. Its name begins their markers, and
     its lease tells, as a run's does, whether they are left over."""
-    import shutil
-    import tempfile
+    from codeframe.core.scratch import scratch
 
-    folder = Path(tempfile.mkdtemp(prefix="gates-", dir=workspace.state_dir))
-    lease = Lease.acquire(folder / "lease", {"purpose": "cf gates run"})
-    assert lease is not None, "the name is new, so nobody else can hold it"
-    with lease:
-        try:
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+    with scratch(workspace.state_dir, {"purpose": "cf gates run"}, "gates-") as made:
+        yield made.folder
 
 
 def lock_run(workspace: Workspace, run_id: str, task: Task) -> RunLock:

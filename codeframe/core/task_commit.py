@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -19,20 +18,30 @@ from codeframe.core.head_state import RUN_TRAILER, HeadState
 from codeframe.core.leftovers import snapshots_of
 from codeframe.core.models import Run, Task, TaskStatus, utc_now
 from codeframe.core.person_index import Step, collisions, put_entries, staged_entries
-from codeframe.core.raw_git import Entry, rows
+from codeframe.core.raw_git import Entry
 from codeframe.core.run_lock import tree_reserved
-from codeframe.core.task_work import CREATE, Overlap, TaskWork, counts_when_named, index_of_head, naming
+from codeframe.core.scratch import Scratch, orphans
+from codeframe.core.task_work import (
+    CREATE,
+    Overlap,
+    TaskWork,
+    counts_when_named,
+    index_of_head,
+    naming,
+    steps,
+)
 from codeframe.core.workspace import Workspace
 
 
 class Committed(NamedTuple):
     """`commit` is the full id, `paths` what it changed, `subject` its first line, `left_out` what else the task
-    changed and HEAD does not hold, each with why."""
+    changed and HEAD does not hold, each with why. `named` says that it carries our trailers."""
 
     commit: str
     paths: tuple[str, ...]
     subject: str
     left_out: Mapping[str, str]
+    named: bool
 
 
 class NothingToCommit(CodeFrameError):
@@ -73,6 +82,7 @@ def commit_task(
             f"Type: cf work show {task.id[:8]}",
         )
     with tree_reserved(workspace, f"commit of task {task.id[:8]}"):
+        _refuse_beside_orphan(workspace)
         work = TaskWork(workspace, task, named, filters=True)
         if busy := snapshots_of(workspace).operation():
             raise busy
@@ -142,44 +152,100 @@ def _commit(
     new = {path for path, entry in then.items() if entry is not None} - everything.keys()
     if in_the_way := collisions(everything, new):
         raise Overlap(min(in_the_way))
-    with index_of_head(work) as index:
+    with index_of_head(work) as (index, own):
         put_entries(git, wanted, index)
         put_entries(git, {path: (staged[path], new) for path, new in then.items()})
         try:
-            _git_commit(git, index, message)
-        except BaseException:
-            if _made(work, run) is None:  # else it is done, and what is staged is as it should be
-                now = staged_entries(git)
-                back = {path: (then[path], staged[path]) for path in wanted if now.get(path) == then[path]}
-                put_entries(git, back)
+            _git_commit(git, index, own, message)
+        except BaseException as error:
+            if _made(work, run, index) is None:  # else it is done, and what is staged is as it should be
+                _put_back(work, staged, then)
+            if isinstance(error, GitError) and _head(git) != work.head.commit:
+                raise GitError(
+                    "HEAD moved while the commit was made, and git refused it.",
+                    "See what is there: git log -3",
+                ) from error
             raise
-    commit = _made(work, run)
-    if commit is None:
+        made = _made(work, run, index)
+    if made is None:
         raise CodeFrameError("git made no commit of it; a hook may have changed it.", "Type: git log -3")
+    commit, named = made
     parent = git.text("rev-parse", "-q", "--verify", f"{commit}^", check=False) or None
-    if parent != work.head.commit:
-        # Somebody committed between our look at HEAD and git's own: ours would take that back.
-        if git.text("rev-parse", "HEAD") == commit:
-            git.run("update-ref", "-m", "codeframe: HEAD had moved", "HEAD", *filter(None, (parent, commit)))
-            raise CodeFrameError(
-                "HEAD moved while the commit was made; it was not kept.", "Type the same again."
-            )
-        raise CodeFrameError(
-            f"HEAD moved while the commit {commit[:10]} was made, and it may take back what came between.",
-            f"Look at it: git show {commit[:10]}",
+    moved = parent != work.head.commit  # somebody committed before git looked: ours would take that back
+    changed = steps(git, parent, commit)
+    gone = {
+        path for path, (old, new) in changed.items() if old and not new and wanted.get(path, (old, old))[1]
+    }
+    if moved or gone:
+        said = (
+            "HEAD moved while the commit was made"
+            if moved
+            else f"The commit would remove {min(gone)} as well"
         )
-    _follow_hooks(work, wanted, then, commit, parent)
-    return Committed(commit, tuple(sorted(wanted)), message.split("\n", 1)[0], left_out)
+        if not _taken_back(git, commit, parent):
+            raise CodeFrameError(
+                f"{said}; it is {commit[:10]}, and other commits are on top of it.",
+                f"Look at what it removes: git show --stat {commit[:10]}",
+            )
+        _put_back(work, staged, then)
+        raise CodeFrameError(
+            f"{said}; it was not kept.",
+            "Type the same again."
+            if moved
+            else "If that is what a hook is to do, commit by hand: git commit",
+        )
+    _follow_hooks(work, wanted, then, changed)
+    return Committed(commit, tuple(sorted(changed)), message.split("\n", 1)[0], left_out, named)
 
 
-def _made(work: TaskWork, run: Run) -> str | None:
-    """The newest commit on top of `work.head` that carries the run's trailer; hooks may have put others on top."""
-    span = ("HEAD", f"^{head}") if (head := work.head.commit) else ("HEAD",)
+def _head(git: Git) -> str | None:
+    return git.text("rev-parse", "-q", "--verify", "HEAD^{commit}", check=False) or None
+
+
+def _made(work: TaskWork, run: Run, index: Path) -> tuple[str, bool] | None:
+    """Our commit on top of `work.head` (hooks may have put others on top), and whether it carries the run's trailer.
+    Where a hook took that away it is the one that holds what our index does."""
+    head = work.head.commit
+    span = ("HEAD", f"^{head}", "--") if head else ("HEAD", "--")
     grep = ("--fixed-strings", f"--grep={RUN_TRAILER}: {run.id}")
-    return work.git.text("log", "-1", "--format=%H", *grep, *span, "--", check=False) or None
+    if named := work.git.text("log", "-1", "--format=%H", *grep, *span, check=False):
+        return named, True
+    tree = work.git.text("write-tree", env={"GIT_INDEX_FILE": str(index)}, check=False)
+    ours = [tree, head] if head else [tree]
+    lines = work.git.text("log", "--format=%H %T %P", *span, check=False).splitlines()
+    return next(((commit, False) for commit, *rest in map(str.split, lines) if rest == ours), None)
 
 
-def _git_commit(git: Git, index: Path, message: str) -> None:
+def _put_back(work: TaskWork, staged: Mapping[str, Entry | None], then: Mapping[str, Entry | None]) -> None:
+    """The person's index without what we put there: as it was, and where HEAD is another by now, as that is."""
+    head, now = _head(work.git), staged_entries(work.git)
+    moved = steps(work.git, work.head.commit, head) if head and head != work.head.commit else {}
+    ours = {path: entry for path, entry in then.items() if now.get(path) == entry}
+    put_entries(
+        work.git,
+        {path: (entry, moved[path][1] if path in moved else staged[path]) for path, entry in ours.items()},
+    )
+
+
+def _taken_back(git: Git, commit: str, parent: str | None) -> bool:
+    """Whether HEAD was that commit still, and is what it stood on again."""
+    to = (parent,) if parent else ()
+    how = ("-m", "codeframe: not what was meant", *([] if parent else ["-d"]), "HEAD", *to, commit)
+    return git.run("update-ref", *how, check=False).exit_code == 0
+
+
+def _refuse_beside_orphan(workspace: Workspace) -> None:
+    """We hold the tree: a commit that is made in it now is of a `cf` that was killed."""
+    for info in orphans(workspace.state_dir):
+        if info.get("tree") == str(workspace.repo.toplevel):
+            pid = info.get("git", {}).get("pid")
+            raise CodeFrameError(
+                "The git of a commit is still at work, in a hook or waiting for you; its cf was killed.",
+                "Wait for it, then look: git log -1" + (f"; or end it: kill {pid}" if pid else ""),
+            )
+
+
+def _git_commit(git: Git, index: Path, own: Scratch, message: str) -> None:
     """`git commit` as the person would type it: hooks, signing and templates are theirs."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     env |= {
@@ -188,13 +254,24 @@ def _git_commit(git: Git, index: Path, message: str) -> None:
         if name.startswith(("GIT_AUTHOR_", "GIT_COMMITTER_"))
     }
     env |= {"GIT_INDEX_FILE": str(index), "GIT_EDITOR": "true"}
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", prefix="codeframe-message-") as file:
-        file.write(message)
-        file.flush()
-        argv = ["git", "commit", "-q", "-F", file.name]
-        done = subprocess.run(argv, cwd=git.tree, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    if done.returncode:
-        said = done.stdout.decode("utf-8", "replace").strip()
+    file = own.folder / "message"
+    file.write_text(message, encoding="utf-8", errors="surrogateescape")
+    with subprocess.Popen(
+        ["git", "commit", "-q", "-F", str(file)],
+        cwd=git.tree,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        pass_fds=(own.lease.fd,),  # it uses the folder, whatever becomes of us
+    ) as process:
+        own.works_for_us(process.pid)
+        try:
+            output = process.communicate()[0]
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode:
+        said = output.decode("utf-8", "replace").strip()
         if "Please tell me who you are" in said:
             raise GitError("git does not know who commits.", "Type: git config user.email YOU@EXAMPLE.COM")
         raise GitError(
@@ -204,33 +281,18 @@ def _git_commit(git: Git, index: Path, message: str) -> None:
 
 
 def _follow_hooks(
-    work: TaskWork,
-    wanted: Mapping[str, Step],
-    then: Mapping[str, Entry | None],
-    commit: str,
-    parent: str | None,
+    work: TaskWork, wanted: Mapping[str, Step], then: Mapping[str, Entry | None], changed: Mapping[str, Step]
 ) -> None:
-    """What a hook made of the files is in the commit: the person's index follows where it is as HEAD had it, or
-    as we left it. What the person has staged of them stays."""
-    trees = (parent or work.git.text("hash-object", "-t", "tree", os.devnull), commit)
-    listing = work.git.run("diff-tree", "-r", "-z", "--no-renames", *trees).stdout
-    made: dict[str, Step] = {}  # path -> (what HEAD held, what the commit holds)
-    for meta, path in rows(listing, 2):
-        old_mode, mode, old_oid, oid, _ = meta[1:].split(" ")
-        made[path] = _entry(old_mode, old_oid), _entry(mode, oid)
-    for path, (old, _new) in wanted.items():
-        made.setdefault(path, (old, old))  # a hook took the change back
+    """What a hook made of the files is in the commit, which `changed` that: the person's index follows where it is
+    as HEAD had it, or as we left it. What the person has staged of them stays."""
+    taken_back = {path: (old, old) for path, (old, _) in wanted.items() if path not in changed}
     now = staged_entries(work.git)
-    steps = {}
-    for path, (old, new) in made.items():
+    follow = {}
+    for path, (old, new) in (taken_back | dict(changed)).items():
         left = wanted[path][1] if path in wanted else old
         if new != left and now.get(path) == then.get(path, old) == left:
-            steps[path] = left, new
-    put_entries(work.git, steps)
-
-
-def _entry(mode: str, oid: str) -> Entry | None:
-    return None if mode == "000000" else Entry(mode, oid)
+            follow[path] = left, new
+    put_entries(work.git, follow)
 
 
 def message_of(task: Task, run: Run, given: str | None) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
+from codeframe.core.errors import CodeFrameError
 from codeframe.core.git import IDENTITY
 from codeframe.core.models import Task
 from codeframe.core.person_index import put_entries
 from codeframe.core.task_commit import message_of, nothing
-from codeframe.core.task_work import EXPORT, TaskWork, index_of_head
+from codeframe.core.task_work import EXPORT, TaskWork, index_of_head, steps
 from codeframe.core.workspace import Workspace
 
 # Each against a setting of the person's that would make the patch one that `git am` reads otherwise.
@@ -30,13 +31,19 @@ def patch_of(workspace: Workspace, task: Task, named: Sequence[str] = ()) -> tup
     work = TaskWork(workspace, task, named, command=EXPORT)
     wanted = work.wanted()
     if wanted:
-        with index_of_head(work) as index:
+        with index_of_head(work) as (index, _):
             put_entries(work.git, wanted, index)
             tree = work.git.text("write-tree", env={"GIT_INDEX_FILE": str(index)})
         parent = ("-p", work.head.commit) if work.head.commit else ()
         text = message_of(task, work.runs[-1], None).encode()
         known = work.git.text("config", "user.email", check=False)
-        commits = [work.git.text("commit-tree", tree, *parent, stdin=text, env=None if known else IDENTITY)]
+        commit = work.git.text("commit-tree", tree, *parent, stdin=text, env=None if known else IDENTITY)
+        if other := {path for path, _ in steps(work.git, work.head.commit, commit).items() ^ wanted.items()}:
+            raise CodeFrameError(
+                f"The patch would not be what the task changed: {min(other)} is wrong in it.",
+                "Nothing was written; type the same again.",
+            )
+        commits = [commit]
     else:
         grep = ("--fixed-strings", f"--grep=CodeFrame-Task: {task.id}")
         commits = work.git.text("log", "--reverse", "--format=%H", *grep, "HEAD", "--", check=False).split()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import secrets
 import shlex
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +15,7 @@ from codeframe.core.leftovers import doubtful, engine_calls, snapshots_of, uncer
 from codeframe.core.models import Leftover, Run, Task
 from codeframe.core.person_index import Step, marked
 from codeframe.core.raw_git import CONVERTING, GITLINK, Entry, nul, records, rows
+from codeframe.core.scratch import Scratch, scratch
 from codeframe.core.undo import MAYBE_OLDER, REPOSITORY, UNCERTAIN, is_ignore_file
 from codeframe.core.workspace import Workspace
 
@@ -165,7 +164,8 @@ class TaskWork:
         created = [path for path, before, _ in changes if before is None]
         if not created or not any(is_ignore_file(path) for path, _, _ in changes):
             return {}
-        with tempfile.TemporaryDirectory(dir=self.folder, prefix="rules-") as folder:
+        with scratch(self.folder, {"purpose": "rules"}) as made:
+            folder = str(made.folder / "tree")
             with self.git.blobs() as blobs:
                 for record in records(self.git.run("ls-tree", "-r", "-z", "--full-tree", start).stdout):
                     meta, path = record.split("\t", 1)
@@ -219,11 +219,11 @@ class TaskWork:
         mode = after.mode if after.mode != before.mode else mine.mode
         if mine.oid == before.oid or before.oid == after.oid:
             return Entry(mode, after.oid if mine.oid == before.oid else mine.oid)
-        with tempfile.TemporaryDirectory(dir=self.folder, prefix="merge-") as folder:
+        with scratch(self.folder, {"purpose": "merge"}) as made:
             for name, entry in (("mine", mine), ("before", before), ("after", after)):
                 content = self.git.run("cat-file", "blob", entry.oid).stdout
-                (Path(folder) / name).write_bytes(content)
-            files = [f"{folder}/{name}" for name in ("mine", "before", "after")]
+                (made.folder / name).write_bytes(content)
+            files = [str(made.folder / name) for name in ("mine", "before", "after")]
             done = self.git.run("merge-file", "-p", "-q", *files, check=False)
         if done.exit_code != 0:  # the number of conflicts; more than 127 for binary files
             raise overlap
@@ -231,13 +231,24 @@ class TaskWork:
 
 
 @contextmanager
-def index_of_head(work: TaskWork) -> Iterator[Path]:
-    """An index that holds HEAD; the file is gone afterwards, and what a kill left of others as well."""
-    for left in work.folder.glob("commit-*.index*"):
-        left.unlink(missing_ok=True)
-    index = work.folder / f"commit-{secrets.token_hex(4)}.index"
-    try:
+def index_of_head(work: TaskWork) -> Iterator[tuple[Path, Scratch]]:
+    """An index that holds HEAD, and the folder it lies in: of this call alone."""
+    with scratch(work.folder, {"purpose": work.command, "tree": str(work.git.tree)}) as made:
+        index = made.folder / "index"
         work.git.run("read-tree", work.head.commit or "--empty", env={"GIT_INDEX_FILE": str(index)})
-        yield index
-    finally:
-        index.unlink(missing_ok=True)
+        yield index, made
+
+
+def steps(git: Git, old: str | None, new: str) -> dict[str, Step]:
+    """Path -> (what the commit `old` holds, None for nothing at all; what `new` holds), where these differ."""
+    trees = (old or git.text("hash-object", "-t", "tree", os.devnull), new)
+    listing = git.run("diff-tree", "-r", "-z", "--no-renames", *trees).stdout
+    found = {}
+    for meta, path in rows(listing, 2):
+        old_mode, mode, old_oid, oid, _ = meta[1:].split(" ")
+        found[path] = _entry(old_mode, old_oid), _entry(mode, oid)
+    return found
+
+
+def _entry(mode: str, oid: str) -> Entry | None:
+    return None if mode == "000000" else Entry(mode, oid)

@@ -225,8 +225,7 @@ def test_what_killed_commands_left_half_written_is_removed_by_fix(cf: Cf) -> Non
     workspace = workspace_of(cf)
     cf.add()
     litter = [
-        workspace.state_dir / name
-        for name in ("gates-abc/log", "index/main/index.new", "index/main/commit-1.index")
+        workspace.state_dir / name for name in ("gates-abc/log", "index/main/index.new", "scratch-abc/index")
     ]
     litter += [
         workspace.config_dir / ".config.yaml.123.codeframe-new",
