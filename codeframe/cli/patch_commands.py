@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from pathlib import Path
 
@@ -36,6 +35,7 @@ def export(
     from codeframe.core.take_back import from_top
     from codeframe.core.task_patch import patch_of
     from codeframe.core.task_work import EXPORT
+    from codeframe.core.whole_file import regular_place, write_named
 
     workspace = recovered_workspace()
     task = workspace.store.tasks.find(task_id)
@@ -48,15 +48,16 @@ def export(
     path = Path(output)
     if not path.name or path.is_dir():
         raise UsageError(f"“{output}” is no name of a file.", "Name one after -o.")
-    if path.exists() and not force:
-        raise UsageError(f"{output} is there already.", "Name another file, or add --force.")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        temporary.write_bytes(patch)
-        temporary.replace(path)
+        if regular_place(path).exists() and not force:
+            raise UsageError(f"{output} is there already.", "Name another file, or add --force.")
+        write_named(path, patch)
     except OSError as e:
-        temporary.unlink(missing_ok=True)
-        raise CodeFrameError(f"{output} cannot be written: {e.strerror}.", "Name another file.") from e
+        more = "".join(f" {shlex.quote(each)}" for each in ("--", *paths)) if paths else ""
+        raise CodeFrameError(
+            f"{output} cannot be written: {e.strerror}.",
+            f"Choose the place yourself: cf {EXPORT} {task.id[:8]}{more} > FILE",
+        ) from e
     keep = (
         "--keep-cr " if b"\r\n" in patch else ""
     )  # else git takes the line ends of the files for the mail's

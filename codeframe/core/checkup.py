@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from codeframe.core.config import HALF_WRITTEN
 from codeframe.core.errors import CodeFrameError, UsageError, how_to_write
 from codeframe.core.git import Git, Repo, discover, require_version
 from codeframe.core.lease import is_held, read_info
@@ -26,6 +25,7 @@ from codeframe.core.removal import finish_removal, staying
 from codeframe.core.run_lock import is_alive, lease_path, owner_unseen, tree_lock_path
 from codeframe.core.scratch import SCRATCH, in_use
 from codeframe.core.store.rescue import rescue, trouble
+from codeframe.core.whole_file import HALF_WRITTEN
 from codeframe.core.workspace import DATABASE, Workspace, find_workspace, leaving, neighbours, unregistered
 
 FIX = "cf doctor --fix"

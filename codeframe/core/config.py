@@ -22,9 +22,9 @@ from codeframe.core.errors import CodeFrameError, UsageError, how_to_write, not_
 from codeframe.core.folder_lock import folder_locked
 from codeframe.core.safe_read import Unreadable, read_regular, read_text_inside
 from codeframe.core.strict_parse import parse_json, parse_yaml
+from codeframe.core.whole_file import write_named
 
 CONFIG_DIR = ".codeframe"
-HALF_WRITTEN = ".codeframe-new"  # how names of temporary files end in it; a person's own are there, too
 _MAX_DOCUMENT_BYTES = 256 * 1024  # of a configuration file or a Markdown file with front matter
 
 
@@ -176,16 +176,9 @@ def _reads_as(text: str, data: Mapping[str, Any]) -> bool:
 
 def _write(path: Path, text: str) -> None:
     """Replace `path` at once: after a kill it holds the old text or the new."""
-    path = path.resolve()  # a link stays a link
-    fresh = path.with_name(f".{path.name}.{os.getpid()}{HALF_WRITTEN}")
     try:
-        with fresh.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
+        write_named(path, text.encode())
     except OSError as error:
-        fresh.unlink(missing_ok=True)
         raise not_written(path, error) from error
 
 

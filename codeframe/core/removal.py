@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from codeframe.core.config import CONFIG_DIR, HALF_WRITTEN
+from codeframe.core.config import CONFIG_DIR
 from codeframe.core.errors import CodeFrameError
 from codeframe.core.git import Git
 from codeframe.core.trust import Trust
+from codeframe.core.whole_file import HALF_WRITTEN
 from codeframe.core.workspace import DATABASE, Workspace, is_registered, remove_state, unregister
 
 # Written by `cf config set` or by hand, nobody knows. Of what else is in `.codeframe/` only _IGNORE is ours.

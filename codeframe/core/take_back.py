@@ -81,8 +81,10 @@ def take_back(workspace: Workspace, task: Task, only: Sequence[str] = ()) -> Tak
 def from_top(workspace: Workspace, typed: str) -> str:
     """A path as a person of git types it, from the current folder or as `:/path`, relative to the top.
 
-    It need not exist. Raises UsageError when it is outside the working tree.
+    It need not exist. Raises UsageError when it is empty, which git refuses too, or outside the working tree.
     """
+    if not typed:
+        raise UsageError("A path is empty.", "For the current folder, type: .")
     top = workspace.repo.toplevel
     place = top / typed[2:] if typed.startswith(":/") else Path.cwd() / typed
     whole = os.path.normpath(place)

@@ -441,3 +441,40 @@ def test_the_state_of_head_is_read_once_for_all_tasks(
             cf("commit", "create", code=2)
             used.append(len(count.read_text().splitlines()))
     assert used[1] - used[0] <= 2, used  # what the task changed, and whether git converts it
+
+
+@pytest.mark.parametrize("there", ["fifo", "link to a fifo", "link to nowhere", "below a file"])
+def test_export_replaces_no_device_no_fifo_and_no_link(cf: Cf, tmp_path: Path, there: str) -> None:
+    task, place = by_hand(cf, {"work.py": "x = 1\n"}), tmp_path / "it"
+    os.mkfifo(tmp_path / "fifo")
+    if there == "fifo":
+        place = tmp_path / "fifo"
+    elif there == "below a file":
+        place = cf.where / "README.md" / "x"
+    else:
+        place.symlink_to(tmp_path / ("fifo" if "fifo" in there else "nowhere"))
+    before = sorted(os.listdir(tmp_path))
+    for force in ((), ("--force",)):
+        refused(
+            cf("patch", "export", task, "-o", str(place), *force, code=1),
+            f"cf patch export {task[:8]} > FILE",
+        )
+    assert sorted(os.listdir(tmp_path)) == before
+    assert stat.S_ISFIFO((tmp_path / "fifo").lstat().st_mode)
+
+
+def test_export_writes_where_a_link_leads_and_keeps_the_permissions(cf: Cf, tmp_path: Path) -> None:
+    task, real, link = by_hand(cf, {"work.py": "x = 1\n"}), tmp_path / "real", tmp_path / "link"
+    real.write_text("old\n")
+    real.chmod(0o600)
+    link.symlink_to(real)
+    cf("patch", "export", task, "-o", str(link), "--force")
+    assert (link.is_symlink(), "+x = 1" in real.read_text()) == (True, True)
+    assert stat.S_IMODE(real.stat().st_mode) == 0o600
+
+
+def test_an_empty_path_is_not_the_current_folder(cf: Cf) -> None:
+    task = by_hand(cf, {"work.py": "x = 1\n"})
+    for command in (("work", "undo", task), ("patch", "export", task), ("commit", "create", "--task", task)):
+        refused(cf(*command, "--", "", code=2), "A path is empty.")
+    assert (cf.where / "work.py").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -482,6 +483,18 @@ def test_set_follows_a_link(tmp_path: Path) -> None:
     set_value(tmp_path, "engine", "b")
     assert real.read_text() == "engine: b\n"
     assert (tmp_path / ".codeframe/config.yaml").is_symlink()
+
+
+@pytest.mark.parametrize(("name", "target"), [("config.yaml", "fifo"), (".gitignore", "nowhere")])
+def test_set_writes_through_no_link_to_a_fifo_or_to_nowhere(tmp_path: Path, name: str, target: str) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / ".codeframe").mkdir()
+    (tmp_path / ".codeframe" / name).symlink_to(tmp_path / target)
+    with pytest.raises(CodeFrameError):
+        set_value(tmp_path, "engine", "b")
+    assert sorted(os.listdir(tmp_path)) == [".codeframe", "fifo"]
+    assert os.listdir(tmp_path / ".codeframe") == [name]
+    assert (tmp_path / "fifo").is_fifo()
 
 
 def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
