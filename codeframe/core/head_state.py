@@ -11,6 +11,7 @@ from codeframe.core.models import Run
 from codeframe.core.raw_git import Entry, records
 
 RUN_TRAILER = "CodeFrame-Run"
+_OFF = ("false", "no", "off", "0", "")
 
 
 class HeadState:
@@ -42,14 +43,36 @@ class HeadState:
     @cached_property
     def changed(self) -> frozenset[str]:
         """Paths where the working tree or the index differs from HEAD, untracked ones among them: what git sees."""
-        form = ("--porcelain=v1", "-z", "--untracked-files=all", "--no-renames", "--ignored=no")
-        said = self.git.run("status", *form, env=self.git.unfiltered()).stdout
-        return frozenset(record[3:] for record in records(said))
+        return frozenset(self._status)
 
     @cached_property
+    def intended(self) -> frozenset[str]:
+        """Paths of which the index holds no more than that they are to be added: `git add -N`."""
+        return frozenset(path for path, said in self._status.items() if said == " A")
+
+    @cached_property
+    def _status(self) -> dict[str, str]:
+        form = ("--porcelain=v1", "-z", "--untracked-files=all", "--no-renames", "--ignored=no")
+        said = self.git.run("status", *form, env=self.git.unfiltered()).stdout
+        return {record[3:]: record[:2] for record in records(said)}
+
+    @property
     def converts_all(self) -> bool:
         """Whether git changes line ends in any text."""
-        return self.git.text("config", "core.autocrlf", check=False) in ("true", "input")
+        return self._settings.get("core.autocrlf", "false").lower() not in _OFF
+
+    @property
+    def keeps_modes(self) -> bool:
+        """Whether git does not look at the permissions of files."""
+        return self._settings.get("core.filemode", "true").lower() in _OFF
+
+    @cached_property
+    def _settings(self) -> dict[str, str]:
+        said = self.git.run(
+            "config", "-z", "--get-regexp", r"^core\.(autocrlf|filemode)$", check=False
+        ).stdout
+        pairs = (record.partition("\n") for record in records(said))
+        return {key: value if given else "true" for key, given, value in pairs}
 
     def entry(self, path: str) -> Entry | None:
         """What HEAD holds at a path."""

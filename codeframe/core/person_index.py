@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from pathlib import Path
 
 from codeframe.core.git import Git
@@ -38,6 +38,14 @@ def put_entries(git: Git, entries: Mapping[str, Step], index: Path | None = None
         for option, paths in marks.items():  # a new entry has lost it
             asked = ("update-index", option, "-z", "--stdin")
             git.run(*asked, stdin=nul(sorted(paths)), env=git.unfiltered(), check=False)
+
+
+def intend_to_add(git: Git, paths: Collection[str]) -> None:
+    """As `git add -N`: what `--index-info` cannot say."""
+    if paths:
+        how = ("-N", "-f", "--pathspec-from-file=-", "--pathspec-file-nul")
+        env = git.unfiltered() | {"GIT_LITERAL_PATHSPECS": "1"}
+        git.run("add", *how, stdin=nul(sorted(paths)), env=env, check=False)
 
 
 def marked(git: Git, among: Container[str]) -> dict[str, set[str]]:

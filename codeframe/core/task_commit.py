@@ -17,7 +17,7 @@ from codeframe.core.git import Git, GitError
 from codeframe.core.head_state import RUN_TRAILER, HeadState
 from codeframe.core.leftovers import snapshots_of
 from codeframe.core.models import Run, Task, TaskStatus, utc_now
-from codeframe.core.person_index import Step, collisions, put_entries, staged_entries
+from codeframe.core.person_index import Step, collisions, intend_to_add, put_entries, staged_entries
 from codeframe.core.raw_git import Entry
 from codeframe.core.run_lock import tree_reserved
 from codeframe.core.scratch import Scratch, orphans
@@ -146,7 +146,7 @@ def _commit(
     Killed in between, the task's change is staged, and nothing else is different.
     """
     git = work.git
-    everything = staged_entries(git)
+    everything = {p: entry for p, entry in staged_entries(git).items() if p not in work.head.intended}
     staged = {path: everything.get(path) for path in wanted}
     then = {path: work.also_staged(path, staged[path], *pair) for path, pair in wanted.items()}
     new = {path for path, entry in then.items() if entry is not None} - everything.keys()
@@ -221,10 +221,9 @@ def _put_back(work: TaskWork, staged: Mapping[str, Entry | None], then: Mapping[
     head, now = _head(work.git), staged_entries(work.git)
     moved = steps(work.git, work.head.commit, head) if head and head != work.head.commit else {}
     ours = {path: entry for path, entry in then.items() if now.get(path) == entry}
-    put_entries(
-        work.git,
-        {path: (entry, moved[path][1] if path in moved else staged[path]) for path, entry in ours.items()},
-    )
+    back = {path: moved[path][1] if path in moved else staged[path] for path in ours}
+    put_entries(work.git, {path: (ours[path], entry) for path, entry in back.items()})
+    intend_to_add(work.git, {path for path in work.head.intended & back.keys() if back[path] is None})
 
 
 def _taken_back(git: Git, commit: str, parent: str | None) -> bool:

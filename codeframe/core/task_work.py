@@ -190,6 +190,15 @@ class TaskWork:
             told = set(self.states)
         for path in told:
             self.states[path] = [self._as_committed(path, entry) for entry in self.states[path]]
+        if self.head.keeps_modes:
+            for path, states in self.states.items():
+                self.states[path] = [self._with_its_mode(path, entry) for entry in states]
+
+    def _with_its_mode(self, path: str, entry: Entry | None) -> Entry | None:
+        there = self.head.entry(path)
+        if entry is None or entry.mode in _NO_MERGE or (there and there.mode in _NO_MERGE):
+            return entry
+        return Entry(there.mode if there else "100644", entry.oid)
 
     def _as_committed(self, path: str, entry: Entry | None) -> Entry | None:
         if entry is None or entry.mode in _NO_MERGE:

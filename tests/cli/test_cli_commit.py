@@ -478,3 +478,43 @@ def test_an_empty_path_is_not_the_current_folder(cf: Cf) -> None:
     for command in (("work", "undo", task), ("patch", "export", task), ("commit", "create", "--task", task)):
         refused(cf(*command, "--", "", code=2), "A path is empty.")
     assert (cf.where / "work.py").exists()
+
+
+def test_a_hook_that_drops_the_trailers_does_not_hide_the_commit(cf: Cf) -> None:
+    script = cf.where / ".git" / "hooks" / "commit-msg"
+    write(cf.where, {".git/hooks/commit-msg": '#!/bin/sh\necho short > "$1"\n'})
+    script.chmod(0o755)
+    task = by_hand(cf, {"work.py": "x = 1\n"})
+    said = cf("commit", "create", "--task", task)
+    made = git(cf.where, "rev-parse", "HEAD")[:10]
+    assert said.stdout.startswith(f"{made} Do it\n  work.py\nIts message lacks the lines that name the task")
+    assert f"git format-patch -1 {made}" in said.stdout
+    assert git(cf.where, "status", "--porcelain") == ""
+
+
+def test_modes_are_committed_as_git_would_where_it_does_not_look_at_them(cf: Cf) -> None:
+    git(cf.where, "config", "core.fileMode", "false")
+    task = cf.add()
+    cf("work", "start", task)
+    write(cf.where, {"run.sh": "echo hi\n", "README.md": "better\n"})
+    (cf.where / "run.sh").chmod(0o755)
+    (cf.where / "README.md").chmod(0o755)
+    cf("work", "verify", task)
+    cf("commit", "create", "--task", task)
+    assert committed_in(cf.where) == ["README.md", "run.sh"]
+    assert "100755" not in git(cf.where, "ls-tree", "HEAD")
+
+
+def test_git_add_intent_is_no_staged_content(cf: Cf) -> None:
+    task = by_hand(cf, {"work.py": "x = 1\n", "sub/more.py": "x = 1\n"})
+    git(cf.where, "add", "-N", ".")
+    before = git(cf.where, "status", "--porcelain")
+    script = cf.where / ".git" / "hooks" / "pre-commit"
+    write(cf.where, {".git/hooks/pre-commit": "#!/bin/sh\nexit 1\n"})
+    script.chmod(0o755)
+    cf("commit", "create", "--task", task, code=1)
+    assert git(cf.where, "status", "--porcelain") == before
+    script.unlink()
+    cf("commit", "create", "--task", task)
+    assert committed_in(cf.where) == ["sub/more.py", "work.py"]
+    assert git(cf.where, "status", "--porcelain") == ""
