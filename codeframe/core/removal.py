@@ -12,6 +12,7 @@ from pathlib import Path
 from codeframe.core.config import CONFIG_DIR
 from codeframe.core.errors import CodeFrameError
 from codeframe.core.git import Git
+from codeframe.core.scratch import SCRATCH, in_use
 from codeframe.core.trust import Trust
 from codeframe.core.whole_file import HALF_WRITTEN
 from codeframe.core.workspace import DATABASE, Workspace, is_registered, remove_state, unregister
@@ -54,7 +55,15 @@ def staying(workspace: Workspace) -> list[str]:
 
 
 def remove(workspace: Workspace, *, and_settings: bool) -> None:
-    """Take the workspace away. The tree is not touched, nor is any other workspace. Hold all trees' locks."""
+    """Take the workspace away. The tree is not touched, nor is any other workspace. Hold all trees' locks.
+
+    Raises CodeFrameError while somebody works in its folder all the same, such as the git of a killed commit: from
+    an index that is gone it would commit that all files are."""
+    if any(map(in_use, workspace.state_dir.glob(f"{SCRATCH}*"))):
+        raise CodeFrameError(
+            f"A commit or a patch is being made in the workspace {workspace.root}.",
+            "Wait for it, then try again.",
+        )
     unregister(workspace)
     finish_removal(workspace, and_settings=and_settings)
 

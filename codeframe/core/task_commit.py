@@ -263,8 +263,8 @@ def _git_commit(git: Git, index: Path, own: Scratch, message: str) -> None:
         stderr=subprocess.STDOUT,
         pass_fds=(own.lease.fd,),  # it uses the folder, whatever becomes of us
     ) as process:
-        own.works_for_us(process.pid)
         try:
+            own.works_for_us(process.pid)
             output = process.communicate()[0]
         except BaseException:
             process.kill()

@@ -7,6 +7,7 @@ import shlex
 import shutil
 import signal
 import sys
+from copy import copy
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,8 @@ def test_another_cf_during_a_commit_hook_does_not_empty_the_project(cf: Cf, tree
     typed = ["patch", "export", other, "-o", "../it.patch"]
     if "commit" in tree:
         git(cf.where, "worktree", "add", "-q", "-b", "other", "../linked")
-        linked = Cf(cf.where.parent / "linked", cf._capsys, cf._monkeypatch)
+        linked = copy(cf)
+        linked.where = cf.where.parent / "linked"
         other = by_hand(linked, {"more.py": "x = 2\n"}, "Three")
         typed = ["-C", "../linked", "commit", "create", "--task", other]
     before = git(cf.where, "rev-parse", "HEAD")
@@ -88,6 +90,7 @@ def test_a_commit_whose_cf_was_killed_in_the_hook_is_waited_for_and_swept(cf: Cf
     process.wait()
     try:
         refused(cf("commit", "create", "--task", task, code=1), "still at work", "or end it: kill ")
+        refused(cf("deinit", "--force", code=1), "A commit or a patch is being made")
         cf("patch", "export", task)  # sweeps what nobody uses
         assert "Left half-written" not in cf("doctor").stdout
     finally:
