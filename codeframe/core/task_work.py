@@ -166,6 +166,7 @@ class TaskWork:
             return {}
         with scratch(self.folder, {"purpose": "rules"}) as made:
             folder = str(made.folder / "tree")
+            os.mkdir(folder)
             with self.git.blobs() as blobs:
                 for record in records(self.git.run("ls-tree", "-r", "-z", "--full-tree", start).stdout):
                     meta, path = record.split("\t", 1)

@@ -506,7 +506,7 @@ def test_modes_are_committed_as_git_would_where_it_does_not_look_at_them(cf: Cf)
 
 
 def test_git_add_intent_is_no_staged_content(cf: Cf) -> None:
-    task = by_hand(cf, {"work.py": "x = 1\n", "sub/more.py": "x = 1\n"})
+    task = by_hand(cf, {"work.py": "x = 1\n", "sub/.gitignore": "*.log\n"})
     git(cf.where, "add", "-N", ".")
     before = git(cf.where, "status", "--porcelain")
     script = cf.where / ".git" / "hooks" / "pre-commit"
@@ -516,5 +516,5 @@ def test_git_add_intent_is_no_staged_content(cf: Cf) -> None:
     assert git(cf.where, "status", "--porcelain") == before
     script.unlink()
     cf("commit", "create", "--task", task)
-    assert committed_in(cf.where) == ["sub/more.py", "work.py"]
+    assert committed_in(cf.where) == ["sub/.gitignore", "work.py"]
     assert git(cf.where, "status", "--porcelain") == ""

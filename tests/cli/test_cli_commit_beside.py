@@ -6,7 +6,6 @@ import os
 import shlex
 import shutil
 import signal
-import sys
 from copy import copy
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import pytest
 from codeframe.core.scratch import in_use
 from tests.cli.conftest import Cf, refused
 from tests.cli.test_cli_commit import by_hand, committed_in
-from tests.kit.engines import start_cf
+from tests.kit.engines import CF, start_cf
 from tests.kit.repos import git, write
 from tests.kit.scenario import FakeEngine
 from tests.kit.waiting import wait_until
@@ -48,7 +47,7 @@ def test_another_cf_during_a_commit_hook_does_not_empty_the_project(cf: Cf, tree
         other = by_hand(linked, {"more.py": "x = 2\n"}, "Three")
         typed = ["-C", "../linked", "commit", "create", "--task", other]
     before = git(cf.where, "rev-parse", "HEAD")
-    run = shlex.join(["env", "-u", "GIT_INDEX_FILE", sys.executable, "-m", "codeframe", *typed])
+    run = shlex.join(["env", "-u", "GIT_INDEX_FILE", *CF, *typed])
     hook(cf.where, "pre-commit", f"{run} > ../said 2>&1 || cp ../said ../failed")
     cf("commit", "create", "--task", task)
     assert not (cf.where.parent / "failed").exists()
