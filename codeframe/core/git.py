@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, BinaryIO, NamedTuple, cast
 
 from codeframe.core.errors import CodeFrameError, RequirementsError, UsageError
-from codeframe.core.git_watch import Call, watch
+from codeframe.core.git_watch import Call, git_folder_above, watch
 
 MINIMUM_VERSION = (2, 38)  # `git merge-tree --write-tree`
 
@@ -234,7 +234,7 @@ def discover(path: Path) -> Repo:
         raise UsageError(
             f"{path} has no git working tree (bare repository or .git folder).", "Type: git worktree list"
         )
-    if (folder := _git_folder_above(path)) is not None:
+    if (folder := git_folder_above(path)) is not None:
         raise _damaged(folder, args, done)
     raise UsageError(f"{path} is not in a git repository.", "Type: cf init --git-init")
 
@@ -300,13 +300,6 @@ def _spawn(
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _git_folder_above(path: Path) -> Path | None:
-    """The `.git` that git would have used, had it been whole."""
-    path = path.resolve()
-    places = (folder / ".git" for folder in (path, *path.parents))
-    return next((place for place in places if os.path.lexists(place)), None)
-
-
 def settings_of(config: Path) -> list[str]:
     """The beginning of a `git config` on the file `config`, to be typed anywhere: what it says may keep git from
     starting in its own tree."""
@@ -315,7 +308,7 @@ def settings_of(config: Path) -> list[str]:
 
 def _misled(path: Path) -> UsageError | None:
     """For a repository around `path` whose own settings say that its tree is elsewhere, or that it has none."""
-    folder = _git_folder_above(path)
+    folder = git_folder_above(path)
     if folder is None or not folder.is_dir():
         return None
     asked = ("config", "--file", str(folder / "config"), "-z", "--get-regexp", r"^core\.(bare|worktree)$")

@@ -128,9 +128,9 @@ def cannot_read(path: Path) -> Trouble:
 
 def blocking_file(tree: Path) -> Path | None:
     """A FIFO where git, started in the folder `tree`, reads a file; None when there is none."""
-    tree = tree.resolve()
-    top = next((folder for folder in (tree, *tree.parents) if os.path.lexists(folder / ".git")), tree)
-    folders = _git_folders(top)
+    found = git_folder_above(tree)
+    top = found.parent if found else None
+    folders = _git_folders(found) if found else []
     home = Path.home()
     settings = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config") / "git"
     configs = [*(folder / name for folder in folders for name in ("config", "config.worktree"))]
@@ -139,17 +139,30 @@ def blocking_file(tree: Path) -> Path | None:
     for path in (*configs, *named, settings / "ignore", settings / "attributes"):
         if _is_fifo(path):
             return path
-    for folder in (top, *folders):
+    for folder in (top, *folders) if top else ():  # outside of a repository git reads no tree
         for path in _fifos(folder, inside_git=folder != top):
             return path
     return None
 
 
-def _git_folders(top: Path) -> list[Path]:
-    """The git folder of a working tree and the one it shares, where they can be told."""
-    folder = top / ".git"
+def git_folder_above(path: Path) -> Path | None:
+    """The `.git` that git uses for the folder `path`, or would, were it whole. As git does, it passes by a folder
+    of that name that holds nothing of a repository."""
+    path = path.resolve()
+    places = (folder / ".git" for folder in (path, *path.parents))
+    return next((place for place in places if _of_a_repository(place)), None)
+
+
+def _of_a_repository(place: Path) -> bool:
+    if place.is_dir():
+        return any(os.path.lexists(place / part) for part in ("HEAD", "objects", "refs"))
+    return os.path.lexists(place)
+
+
+def _git_folders(folder: Path) -> list[Path]:
+    """The git folder that a `.git` is or names, and the one it shares, where they can be told."""
     with contextlib.suppress(OSError):
-        folder = top / os.fsdecode(read_regular(folder, 10_000)).strip().removeprefix("gitdir: ")
+        folder = folder.parent / os.fsdecode(read_regular(folder, 10_000)).strip().removeprefix("gitdir: ")
     found = [folder]
     with contextlib.suppress(OSError):
         found.append(folder / os.fsdecode(read_regular(folder / "commondir", 10_000)).strip())

@@ -198,7 +198,7 @@ def test_what_a_partial_clone_lacks_is_not_fetched_by_programs_that_it_names(
         ("rm -r .git/objects", "objects"),
         ("printf '[core\\n' > .git/config", "fsck"),
         ("rm -r .git; echo gitdir: /no/such/place > .git", "ls -la"),
-        ("rm -r .git; mkdir .git", "Bring back"),
+        ("rm -r .git/objects .git/HEAD", "Bring back objects and HEAD"),
     ],
 )
 def test_a_damaged_repository_is_never_answered_with_making_a_new_one(
@@ -213,6 +213,20 @@ def test_a_damaged_repository_is_never_answered_with_making_a_new_one(
         with pytest.raises(GitError):
             init_workspace(folder, git_init=True)
         assert not (repo / "sub/.git").exists()
+
+
+def test_an_empty_git_folder_above_is_no_damaged_repository(git_home: Path, tmp_path: Path) -> None:
+    """git passes by such a folder, and looks for nothing beside it either."""
+    (tmp_path / ".git").mkdir()
+    here = tmp_path / "here"
+    here.mkdir()
+    (tmp_path / "stranger").mkdir()
+    os.mkfifo(tmp_path / "stranger/.gitignore")
+    assert git_watch.blocking_file(here) is None
+    with pytest.raises(UsageError, match="is not in a git repository") as caught:
+        discover(here)
+    assert "--git-init" in caught.value.hint
+    assert init_workspace(here, git_init=True)[0].repo.toplevel == here.resolve()
 
 
 def test_a_git_that_waits_for_us_is_no_git_that_hangs(repo: Path) -> None:
