@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 
     from codeframe.core.admission import Plan, Request
     from codeframe.core.models import Run, Task
+    from codeframe.core.take_back import TakenBack
     from codeframe.core.workspace import Workspace
+
+_NAMED = 10  # files in a command to be typed
 
 app = Commands("Run tasks and see what came of them.")
 
@@ -282,9 +285,14 @@ def _undo(workspace: Workspace, task: Task, only: Sequence[str] = (), *, to: Any
             to(f"kept      {path} ({reason})")
         if result.note:
             to(result.note)
-        # Paths from the top of the tree (:/), wherever that is typed.
-        for path in [path for path in result.restored if not path.endswith("/")][:1]:
-            to(f"Bring it back: git restore --source={result.safety} -- {shlex.quote(f':/{path}')}")
+        if back := _bring_back(workspace, result):
+            to(f"Bring it back: {back}")
+        if result.commits and not only:
+            first = f"{back} && " if back else ""  # git reverts nothing where the tree differs
+            to(
+                f"It is committed as {', '.join(result.commits)}, which stays; to take that back: "
+                f"{first}git revert {' '.join(result.commits)}"
+            )
         run = workspace.store.runs.latest(task.id)
         for line in work_views.moved_lines(workspace, run) if run else ():
             to(f"Not undone: {line}")
@@ -294,6 +302,22 @@ def _undo(workspace: Workspace, task: Task, only: Sequence[str] = (), *, to: Any
             to("There was nothing to take back.")
     return {"restored": list(result.restored), "kept": [{"path": p, "reason": r} for p, r in result.kept],
             "note": result.note, "safety": result.safety, "complete": result.complete}  # fmt: skip
+
+
+def _bring_back(workspace: Workspace, result: TakenBack) -> str:
+    """What brings back what was taken back; "" where that is nothing. Paths from the top of the tree (:/), wherever
+    it is typed."""
+    import shlex
+
+    from codeframe.core.git import Git
+
+    asked = ("ls-tree", "-r", "-z", "--name-only", "--full-tree", result.safety)
+    stored = set(os.fsdecode(Git(workspace.repo.toplevel).run(*asked).stdout).split("\0"))
+    paths = [path for path in result.restored if path in stored]
+    if len(paths) > _NAMED:  # all files, as they were a moment ago; none of them is removed
+        return f"git restore --overlay --source={result.safety} -- :/"
+    names = " ".join(shlex.quote(f":/{path}") for path in paths)
+    return f"git restore --source={result.safety} -- {names}" if paths else ""
 
 
 def _next_ready(workspace: Workspace) -> Task:

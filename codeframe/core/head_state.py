@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import cached_property
 
@@ -32,13 +32,16 @@ class HeadState:
         return self.git.text("rev-parse", "--verify", "-q", "HEAD^{commit}", check=False) or None
 
     @cached_property
-    def carried(self) -> frozenset[str]:
-        """Ids of the runs that a commit names in its trailer."""
+    def carried(self) -> Mapping[str, str]:
+        """Id of each run that a commit names in its trailer -> the newest such commit, abbreviated."""
         if self.commit is None:
-            return frozenset()
-        form = f"--format=%(trailers:key={RUN_TRAILER},valueonly)"
+            return {}
+        form = f"--format=%x00%h%n%(trailers:key={RUN_TRAILER},valueonly)"
         said = self.git.text("log", f"--since={self._since.isoformat()}", form, self.commit, "--")
-        return frozenset(said.split())
+        found: dict[str, str] = {}
+        for commit, *runs in map(str.split, said.split("\0")[1:]):
+            found = dict.fromkeys(runs, commit) | found
+        return found
 
     @cached_property
     def changed(self) -> frozenset[str]:

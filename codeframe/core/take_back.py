@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from codeframe.core.errors import CodeFrameError, UsageError
+from codeframe.core.head_state import HeadState
 from codeframe.core.leftovers import chain, close_open_call, made_by_gates, snapshots_of, spans
 from codeframe.core.models import Leftover, RunStatus, Task, TaskStatus
 from codeframe.core.run_lock import owner_unseen, tree_reserved
@@ -19,6 +20,7 @@ class TakenBack(NamedTuple):
     """`safety` is the ref of the snapshot taken first; `kept` holds (path, reason).
 
     `complete` is False where something could be taken back once a person's later edit is out of the way.
+    `commits` carry the work in HEAD, the newest first: these stay.
     """
 
     restored: tuple[str, ...]
@@ -26,6 +28,7 @@ class TakenBack(NamedTuple):
     note: str
     safety: str
     complete: bool
+    commits: tuple[str, ...]
 
 
 # Kept for reasons that asking again would not change: the undo is complete all the same.
@@ -67,7 +70,7 @@ def take_back(workspace: Workspace, task: Task, only: Sequence[str] = ()) -> Tak
         with store.write():
             for run in runs if complete and not only else ():  # else it can be asked for again
                 store.runs.update(run.id, leftover=Leftover.UNDONE)
-            if task.status is TaskStatus.DONE and result.restored:
+            if task.status in (TaskStatus.DONE, TaskStatus.FAILED) and result.restored:
                 store.tasks.set_status(task.id, TaskStatus.READY)
             store.events.add(
                 "undo",
@@ -75,7 +78,9 @@ def take_back(workspace: Workspace, task: Task, only: Sequence[str] = ()) -> Tak
                 run_id=newest.id,
                 task_id=task.id,
             )
-    return TakenBack(result.restored, result.kept, result.note, result.safety.ref, complete)
+    carried = HeadState.for_runs(snapshots.git, runs, task.created_at).carried if result.restored else {}
+    commits = tuple(dict.fromkeys(carried[run.id] for run in reversed(runs) if run.id in carried))
+    return TakenBack(result.restored, result.kept, result.note, result.safety.ref, complete, commits)
 
 
 def from_top(workspace: Workspace, typed: str) -> str:

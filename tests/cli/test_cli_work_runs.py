@@ -233,7 +233,8 @@ def test_a_question_is_asked_answered_and_used(cf: Cf, engine: FakeEngine) -> No
     assert "resolved: SQLite or\nPostgres? -> Postgres !" in cf("work", "show", task).stdout
 
 
-def test_no_change_then_retry_then_undo(cf: Cf, engine: FakeEngine) -> None:
+@pytest.mark.parametrize("more", [1, 10])
+def test_no_change_then_retry_then_undo(cf: Cf, engine: FakeEngine, more: int) -> None:
     engine.calls(call(session(said("all done"))))
     task = cf.add("Do it")
     failed = work(cf, engine, "start", task)
@@ -244,14 +245,34 @@ def test_no_change_then_retry_then_undo(cf: Cf, engine: FakeEngine) -> None:
     refused(work(cf, engine, "start", task), f"Task {task[:8]} failed before", f"cf work retry {task[:8]}")
     refused(work(cf, engine, "resume", task), "ended as FAILED", f"cf work retry {task[:8]}")
     assert f"Next: cf work retry {task[:8]}    (“Do it”)" in cf("status").stdout
-    engine.calls(call(session(wrote("a.py", "x = 1\n"), verdict("now really"))))
+    names = ["a.py", *(f"more/{n}.py" for n in range(more))]
+    engine.calls(call(session(*(wrote(name, "x = 1\n") for name in names), verdict("now really"))))
     assert work(cf, engine, "retry", task).exit_code == 0
+    cf("commit", "create")
     undone = cf("work", "undo", task).stdout
-    assert undone.startswith("removed   a.py\nBring it back: git restore --source=refs/codeframe/")
+    assert undone.startswith("removed   a.py\n")
     assert not (cf.where / "a.py").exists()
-    assert in_shell(undone.splitlines()[1].removeprefix("Bring it back: "), cwd=cf.where).exit_code == 0
-    assert (cf.where / "a.py").read_text() == "x = 1\n"
     assert cf("tasks", "show", task, "--json").json()["status"] == "READY"
+    *_, back, committed = undone.splitlines()
+    assert back.startswith("Bring it back: git restore ")
+    assert in_shell(back.removeprefix("Bring it back: "), cwd=cf.where).exit_code == 0
+    assert all((cf.where / name).read_text() == "x = 1\n" for name in names)
+    # The commit of it is named, and what takes it back can be typed after the undo as well.
+    for name in names:
+        (cf.where / name).unlink()
+    assert committed.startswith(f"It is committed as {git(cf.where, 'rev-parse', '--short', 'HEAD')}, which stays;")
+    assert in_shell(committed.partition("take that back: ")[2], cwd=cf.where).exit_code == 0
+    assert not (cf.where / "a.py").exists()
+    assert git(cf.where, "status", "--short") == ""
+
+
+def test_undo_of_a_failed_task_leaves_it_to_be_started(cf: Cf, engine: FakeEngine) -> None:
+    engine.calls(call(session(wrote("a.py", "x = 1\n"), verdict("made a.py"))))
+    task = cf.add("Do it")
+    assert work(cf, engine, "start", task, "--require-gates").exit_code == 1
+    cf("work", "undo", task)
+    assert cf("tasks", "show", task, "--json").json()["status"] == "READY"
+    assert f"Next: cf work start {task[:8]} --execute" in cf("status").stdout
 
 
 def test_undo_keeps_what_a_person_changed_and_says_so(cf: Cf, engine: FakeEngine) -> None:
