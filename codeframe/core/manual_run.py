@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from codeframe.core import config as configuration
 from codeframe.core import continuing
 from codeframe.core.adapters import questions
-from codeframe.core.adapters.gate_check import GateCheck, in_words
+from codeframe.core.adapters.gate_check import GateCheck, changed_in_words, in_words
 from codeframe.core.adapters.integrity_check import IntegrityCheck
 from codeframe.core.adapters.rounds import RoundRecord
 from codeframe.core.admission import (
@@ -229,10 +229,8 @@ def _baseline(
     suite.baseline(out, marker=f"{run.id}/gates-base", cancel=stop.event)
     after = snapshots.take(run.task_id, "gates", unless=base)
     if after is not base:
-        say(
-            f"While they ran, this changed: {in_words(snapshots.changes(base.commit, after.commit))}. "
-            "It counts as the task's."
-        )
+        if changed := changed_in_words(snapshots, base, after):
+            say(f"While they ran, this changed: {changed}. It counts as the task's.")
         if red := suite.to_run():
             say(
                 f"Whether {', '.join(red)} failed before that is not known; at the end every failure will count."
@@ -327,8 +325,8 @@ def _finish(
     kept = record if record is not None and (changed or record.gates is not None) else None
     notes = integrity.notes() if integrity and status is not RunStatus.BLOCKED else []
     if kept is not None and kept.start != run.process[OPEN_START]:
-        came = snapshots_of(workspace).changes(run.process[OPEN_START], kept.start)
-        notes.append(f"came with commits made elsewhere, so it is not the task's: {in_words(came)}")
+        if came := snapshots_of(workspace).changes(run.process[OPEN_START], kept.start):
+            notes.append(f"came with commits made elsewhere, so it is not the task's: {in_words(came)}")
     evidence = {
         "changed": changed,
         "notes": notes,

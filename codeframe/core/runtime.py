@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from codeframe.core import config as configuration
 from codeframe.core import continuing, verdict
 from codeframe.core.adapters.engine_calls import Policy, Successor
-from codeframe.core.adapters.gate_check import in_words
+from codeframe.core.adapters.gate_check import changed_in_words
 from codeframe.core.adapters.integrity_check import IntegrityCheck
 from codeframe.core.adapters.rounds import RoundRecord
 from codeframe.core.adapters.verification_wrapper import VerificationWrapper
@@ -217,8 +217,7 @@ class _Job:
         start = self.snapshots.take(self.run.task_id, "start", unless=base)
         if not self.stop.event.is_set():
             suite.keep_baseline(unchanged=start is base and tree == base.tree)
-        if start is not base:
-            changed = in_words(self.snapshots.changes(base.commit, start.commit))
+        if changed := changed_in_words(self.snapshots, base, start):
             self._say(f"Running the gates before the engine started changed: {changed}.")
         return start
 

@@ -95,6 +95,22 @@ def test_what_was_red_before_is_not_the_persons(gated: Cf) -> None:
     assert "1 old failure left alone" in said.stderr
 
 
+@pytest.mark.parametrize(
+    ("does", "told"),
+    [
+        ("mkdir .cache", ""),
+        ("touch report.xml; git add report.xml; rm report.xml", "what is staged of report.xml"),
+        ("chmod 600 README.md", "permissions of README.md"),
+    ],
+)
+def test_what_gates_change_before_one_begins_is_named(cf: Cf, does: str, told: str) -> None:
+    cf("config", "set", "gates", json.dumps([{"name": "check", "command": ["sh", "-c", does]}]))
+    task = cf.add()
+    said = cf("work", "start", task).stderr
+    line = f"While they ran, this changed: {told}. It counts as the task's."
+    assert line in said if told else "While they ran" not in said
+
+
 def test_opening_runs_nothing_that_is_not_trusted(cf: Cf, tmp_path: Path) -> None:
     cf.trusting = False
     gates = [{"name": "check", "command": ["touch", str(tmp_path / "ran")]}]

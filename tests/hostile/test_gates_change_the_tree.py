@@ -150,7 +150,7 @@ def test_a_gate_that_stages_is_seen_and_undone(ready: Stage) -> None:
     outcome = ready.start(task, gates=True)
     verified(outcome)
     assert ran(ready) == 1
-    assert "Running the gates changed: the state of the repository" in outcome.said.stdout
+    assert "Running the gates changed: what is staged of work.py." in outcome.said.stdout
     assert ready.cf("work", "undo", task.id).exit_code == 0
     ready.check_persons_work()
     assert git(ready.repo, "ls-files", "work.py") == ""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from codeframe.core.permissions import changed_bits
 from codeframe.core.snapshots import FileChange, Snapshot, Snapshots
 
 if TYPE_CHECKING:
@@ -106,7 +107,30 @@ def _disturbed(changes: Iterable[FileChange]) -> list[str]:
 
 
 def in_words(changes: Sequence[FileChange]) -> str:
-    """`modified a.py, created b.txt and 3 more`; where no file changed it is what git status tells of."""
-    listed = ", ".join(f"{change.kind} {change.path}" for change in changes[:_LISTED])
-    more = f" and {len(changes) - _LISTED} more" if len(changes) > _LISTED else ""
-    return listed + more or "the state of the repository (git status)"
+    """`modified a.py, created b.txt and 3 more`; "" for none."""
+    return _listed([f"{change.kind} {change.path}" for change in changes])
+
+
+def changed_in_words(snapshots: Snapshots, before: Snapshot, after: Snapshot) -> str:
+    """What is different, for a person: files, or where these are the same what git knows of them and their
+    permissions. "" where it is nothing but an empty folder, which is not worth a word."""
+    if after is before:
+        return ""
+    if changes := snapshots.changes(before.commit, after.commit):
+        return in_words(changes)
+    found = []
+    if staged := sorted({path for path, _, _ in snapshots.compare(before.index_tree, after.index_tree)}):
+        found.append(f"what is staged of {_listed(staged)}")
+    if (before.head, before.branch) != (after.head, after.branch):
+        found.append(f"HEAD is at {(after.head or 'no commit')[:10]} of {after.branch or 'no branch'}")
+    old, new = snapshots.permissions(before), snapshots.permissions(after)
+    if old and new and (bits := sorted(changed_bits(old, new))):
+        found.append(f"permissions of {_listed([path or './' for path in bits])}")
+    if before.unfinished != after.unfinished:
+        found.append("what git status says")
+    return "; ".join(found)
+
+
+def _listed(items: Sequence[str]) -> str:
+    more = f" and {len(items) - _LISTED} more" if len(items) > _LISTED else ""
+    return ", ".join(items[:_LISTED]) + more

@@ -90,7 +90,8 @@ class Progress:
     round: int = 0
     first_start: Snapshot | None = None
     last_end: str | None = None
-    gates_changed: dict[str, FileChange] | None = None
+    gates_changed: dict[str, FileChange] = field(default_factory=dict)
+    gates_also: str = ""  # what they changed beside files, in words
     notes: list[str] = field(default_factory=list)
 
     @property

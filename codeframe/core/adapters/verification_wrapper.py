@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from codeframe.core.adapters import endings, followups, questions
 from codeframe.core.adapters.engine_calls import EngineCalls, NotLaunched, Policy, Successor, again
 from codeframe.core.adapters.event_stream import EventStream
-from codeframe.core.adapters.gate_check import Checked, GateCheck, in_words
+from codeframe.core.adapters.gate_check import Checked, GateCheck, changed_in_words, in_words
 from codeframe.core.adapters.integrity_check import IntegrityCheck
 from codeframe.core.adapters.rounds import Progress, Recorder
 from codeframe.core.agent_adapter import (
@@ -178,7 +178,7 @@ class VerificationWrapper:
             told_weaker = told_weaker or bool(weaker)
             p.round += 1
             to_go = self._policy.max_corrections - p.round
-            changed = in_words(gates_changes) if gates_changes else ""
+            changed = in_words(gates_changes)
             feedback = report.feedback() if report.status == "failed" else ""
             prompt = again(p, followups.correction(feedback, to_go, changed, list(map(str, weaker))))
             reason = "correction"
@@ -204,7 +204,8 @@ class VerificationWrapper:
         record = record._replace(gates=checked.report.to_evidence(), moved=(*record.moved, *moved))
         if checked.left is not end:
             record = record._replace(gates_end=checked.left.commit, gates_changes=checked.changes)
-            p.gates_changed = (p.gates_changed or {}) | {change.path: change for change in checked.changes}
+            p.gates_changed |= {change.path: change for change in checked.changes}
+            p.gates_also = changed_in_words(self._snapshots, end, checked.left)
         if self._integrity:
             self._integrity.look(self.rounds, checked.report)
             record = record._replace(weaker=self._integrity.found)
@@ -220,8 +221,7 @@ class VerificationWrapper:
         self, p: Progress, result: AgentResult, status: AgentResultStatus | None = None, **fields: Any
     ) -> AgentResult:
         """The result of the whole run: the last call's words, the totals, and the measured change."""
-        if p.gates_changed is not None:
-            done = in_words(list(p.gates_changed.values()))
+        if done := in_words(list(p.gates_changed.values())) or p.gates_also:
             p.notes.append(f"Running the gates changed: {done}. cf work undo takes that back, too.")
         if self._integrity and not self.asked:
             p.notes += self._integrity.notes()
