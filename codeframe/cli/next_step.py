@@ -50,13 +50,13 @@ def next_step(store: Store, task: Task) -> Step | None:
             return answer_step(store, waiting[-1])
     over = run is None or run.leftover is Leftover.UNDONE or run.status is RunStatus.COMPLETED
     if run is None or (over and task.status in (TaskStatus.READY, TaskStatus.BACKLOG)):
-        return _start(store, task)
+        return _start(store, task, by_hand=by_hand)
     if by_hand and task.status in (TaskStatus.FAILED, TaskStatus.BLOCKED):
         mend = "Mend it and check" if task.status is TaskStatus.FAILED else "Check"
         return Step(f"{mend} again", f"cf work verify {short}")
     if by_hand and run.status is RunStatus.STOPPED:
         left = run.leftover is Leftover.PENDING
-        return Step("Go on by hand", f"cf work start {short}") if left else _start(store, task)
+        return Step("Go on by hand", f"cf work start {short}") if left else _start(store, task, by_hand=True)
     if run.status in (RunStatus.BLOCKED, RunStatus.STOPPED) or run.error_class is ErrorClass.CRASHED:
         return Step("Go on", f"cf work resume {short}")
     if run.status is RunStatus.TIMEOUT:
@@ -99,11 +99,11 @@ def answer_step(store: Store, blocker: Blocker) -> Step:
     return Step("Answer", f"{answer}, then: {resume}")
 
 
-def _start(store: Store, task: Task) -> Step:
+def _start(store: Store, task: Task, *, by_hand: bool = False) -> Step:
     unmet = store.tasks.unmet_dependencies(task.id)
     if unmet:
         return Step(f"First “{unmet[0].title}” has to be done", f"cf work show {unmet[0].id[:8]}")
-    return Step("Start it", f"cf work start {task.id[:8]} --execute")
+    return Step("Start it", f"cf work start {task.id[:8]}{'' if by_hand else ' --execute'}")
 
 
 def _more_time(run: Run) -> str:

@@ -8,6 +8,7 @@ import typer
 
 from codeframe.cli import work_views
 from codeframe.cli.output import STATUS_COLOURS, emit_json, note, say
+from codeframe.cli.run_words import verdict_line, why_unverified
 
 if TYPE_CHECKING:
     from codeframe.core.models import Run, Task
@@ -23,11 +24,11 @@ def tell(workspace: Workspace, task: Task, run: Run, *, commits: bool) -> None:
     done = run.status is RunStatus.COMPLETED
     questions = [b.question for b in store.blockers.list(status=BlockerStatus.OPEN, task_id=task.id)]
     said = [run.summary.strip(), "" if done else (run.error or "").strip()]
-    say(work_views.verdict_line(run), STATUS_COLOURS.get(run.status.value, ""))
+    say(verdict_line(run), STATUS_COLOURS.get(run.status.value, ""))
     for words in _once(said, questions):
         say(words)
     if run.verification == "unverified":
-        say(f"Unverified: {work_views.why_unverified(run)}.")
+        say(f"Unverified: {why_unverified(run)}.")
     for line in run.evidence.get("notes", []):
         say(f"Note: {line}")
     for line in work_views.change_lines(workspace, run):
@@ -82,7 +83,7 @@ def _commit(workspace: Workspace, task: Task, run: Run, *, as_json: bool) -> Non
             return
         if run.verification != "verified":
             raise CodeFrameError(
-                f"It is not committed, as it is unverified: {work_views.why_unverified(run)}.",
+                f"It is not committed, as it is unverified: {why_unverified(run)}.",
                 f"To commit it all the same: {by_hand}",
             )
         try:

@@ -15,6 +15,7 @@ app = Commands()
 def status(json: bool = typer.Option(False, "--json", help="Print as JSON.")) -> None:
     """Show how many tasks there are, what runs, what waits, what comes next."""
     from codeframe.cli.next_step import answer_step, next_of_all, next_step
+    from codeframe.cli.run_words import done_by
     from codeframe.core.models import BlockerStatus, RunKind
 
     workspace = recovered_workspace()
@@ -36,7 +37,7 @@ def status(json: bool = typer.Option(False, "--json", help="Print as JSON.")) ->
         say(f"Requirement: {prd.title}")
     columns([(s, str(n)) for s, n in counts.items() if n])
     for run in running:
-        say(f"Running: {run.task_id[:8]} “{store.tasks.get(run.task_id).title}” with {run.engine}")
+        say(f"Running: {run.task_id[:8]} “{store.tasks.get(run.task_id).title}” {done_by(run)}")
     for blocker in blockers:
         say(f"Blocked: {blocker.task_id[:8]} {blocker.question}\n  {answer_step(workspace.store, blocker)}")
     for run in running:

@@ -57,8 +57,8 @@ def start(
 ) -> None:
     """Hand a task to an engine, check its work, record the verdict.
 
-    Without --execute its prompt is shown, and the task named is opened to be done by hand: by you or by the
-    agent in your editor. cf work verify then checks the work as it checks an engine's.
+    Without --execute the task named is opened to be done by hand, by you or the agent in your editor; cf work verify
+    then checks the work as it checks an engine's. With --dry-run, or without ID, its prompt is shown.
     """
     from codeframe.core.admission import Request, plan
     from codeframe.core.errors import UsageError
@@ -249,7 +249,7 @@ def undo(
     ),
     json: bool = typer.Option(False, "--json", help="Print as JSON."),
 ) -> None:
-    """Take back what the engine changed, where nobody changed it since.
+    """Take back what the task changed, where nobody changed it since.
 
     What was changed after CodeFrame was killed may be yours: it is taken back only where PATHS name exactly it.
     The exit status is 1 when something was changed after the run and had to be kept.

@@ -11,6 +11,8 @@ from codeframe.cli.output import emit_json, note, say, verbatim
 from codeframe.cli.work_options import as_typed
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from codeframe.core.admission import Plan, Request
     from codeframe.core.models import Run, Task
     from codeframe.core.workspace import Workspace
@@ -20,7 +22,8 @@ def show_plan(
     workspace: Workspace, task: Task, request: Request, *, dry_run: bool, as_json: bool, by_hand: Request | None
 ) -> None:  # fmt: skip
     """Print the packed prompt; with `dry_run` first check the plan and print it. `by_hand` is the request with which
-    the task is opened to be done by hand; without it nothing is started and nothing is written.
+    the task is opened to be done by hand, and what a person needs is printed in place of the prompt; without it
+    nothing is started and nothing is written.
 
     As JSON: `task`, `prompt`, `plan`, which is null without `dry_run`, and with `by_hand` the `run`.
     """
@@ -29,17 +32,22 @@ def show_plan(
     from codeframe.core.config import load_environment_config
     from codeframe.core.context_packager import TaskContextPackager
     from codeframe.core.leftovers import snapshots_of
+    from codeframe.core.manual_run import open_by_hand
     from codeframe.core.models import TaskStatus
     from codeframe.core.runtime_preview import preview
 
     typed = request.typed or {}
-    planned = plan(workspace, task, request) if dry_run else None
+    # For a task that is open by hand there is no plan; its prompt can be looked at.
+    planned = plan(workspace, task, request) if dry_run and open_by_hand(workspace, task) is None else None
     if planned is not None:
         suite = planned.gates
     elif typed.get("no_gates"):
         suite = None
     else:
         suite = gate_suite(workspace, load_environment_config(workspace.root))
+    if by_hand is not None and not as_json:
+        _begin(workspace, task, by_hand, suite.describe() if suite else ())
+        return
     packager = TaskContextPackager(workspace, gates=suite.describe() if suite else ())
     prompt, _ = packager.build(task.id, note=str(typed.get("note") or ""), snapshots=snapshots_of(workspace))
     if as_json:
@@ -52,18 +60,29 @@ def show_plan(
         say(preview(workspace, planned))
     verbatim(prompt.encode("utf-8", "replace"))
     short = task.id[:8]
-    if by_hand is not None:
-        sys.stdout.flush()  # the prompt first, whatever comes of the rest
-        _open(workspace, task, by_hand)
-        note(
-            f"Task {short} is open to be done by hand. When it is done: cf work verify {short}; to give it up: "
-            f"cf work stop {short}; to hand it to an engine: cf work start {short} --execute"
-        )
-        return
     way = f"To hand this to an engine: {as_typed(task, request)}; to do it by hand: cf work start {short}"
     if task.status not in (TaskStatus.READY, TaskStatus.BACKLOG):
         way = f"The task is {task.status}: cf work show {short}"
     note(f"Nothing was started. {way}")
+
+
+def _begin(workspace: Workspace, task: Task, request: Request, gates: Sequence[str]) -> None:
+    """Open the task for a person: what is to be done, what it is held to, what to type next."""
+    short = task.id[:8]
+    say(f"Task {short} “{task.title}”")
+    if task.description:
+        say(f"\n{task.description}\n")
+    if (requirement := workspace.store.prds.current()) is not None:
+        say(f"  requirement  {requirement.title} (cf prd show)")
+    for line in gates or ["none: the work will be unverified (cf gates list)"]:
+        say(f"  gate  {line}")
+    sys.stdout.flush()  # first, whatever comes of the rest
+    _open(workspace, task, request)
+    note(
+        f"It is open to be done by hand. When it is done: cf work verify {short}\n"
+        f"To give it up: cf work stop {short}; to hand it to an engine: cf work start {short} --execute; "
+        f"to see what one would be told: cf work start {short} --dry-run"
+    )
 
 
 def _open(workspace: Workspace, task: Task, request: Request) -> Run:

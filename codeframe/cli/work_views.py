@@ -15,6 +15,7 @@ from codeframe.cli import typed
 from codeframe.cli.failures import new_failures, short
 from codeframe.cli.here import recovered_workspace, workspace_here
 from codeframe.cli.output import MARKS, STATUS_COLOURS, ago, clean, columns, emit_json, note, say, verbatim
+from codeframe.cli.run_words import done_by, engine_name, error_class, state, tokens, verdict_line
 
 if TYPE_CHECKING:
     from codeframe.core.models import Run, Task
@@ -50,7 +51,7 @@ def status(json: bool = JSON) -> None:
         rows = []
         for run in running:
             task = store.tasks.get(run.task_id)
-            rows.append((task.id[:8], run.engine, run.id[:8], ago(run.started_at), task.title))
+            rows.append((task.id[:8], engine_name(run), run.id[:8], ago(run.started_at), task.title))
         columns(rows, ("task", "engine", "run", "since", "title"))
         for run in running:
             say(str(next_step(store, store.tasks.get(run.task_id))))
@@ -64,6 +65,7 @@ def show(task_id: str = ID, json: bool = JSON) -> None:
     """Show a task with its runs, the newest last."""
     from codeframe.cli.next_step import next_step
     from codeframe.cli.views import blocker_json, run_json, task_json
+    from codeframe.core.models import RunKind
 
     workspace = workspace_here()
     task = workspace.store.tasks.find(task_id)
@@ -81,8 +83,9 @@ def show(task_id: str = ID, json: bool = JSON) -> None:
     say(f"{task.id}  {task.status.value}  {task.title}")
     if task.description:
         say(f"\n{task.description}")
-    rows = [(r.id[:8], r.kind.value, r.engine, r.status.value, r.verification or "-", r.error_class or "-",
-             _tokens(r), ago(r.started_at)) for r in runs]  # fmt: skip
+    rows = [(r.id[:8], r.kind.value if r.kind is not RunKind.MANUAL else "-", engine_name(r), state(r),
+             r.verification or "-", error_class(r) or "-", tokens(r) or "-", ago(r.started_at))
+            for r in runs]  # fmt: skip
     say()
     if rows:
         columns(rows, ("run", "kind", "engine", "status", "gates", "error", "tokens", "started"))
@@ -118,7 +121,8 @@ def why(task_id: str = ID, run: str | None = RUN, json: bool = JSON) -> None:
     if json:
         emit_json({"run": run_json(chosen), "rounds": rounds})
         return
-    say(f"Task {task.id[:8]} “{task.title}”, run {chosen.id[:8]} with {chosen.engine} ({chosen.engine_why})")
+    chosen_why = "" if chosen.kind is RunKind.MANUAL else f" ({chosen.engine_why})"
+    say(f"Task {task.id[:8]} “{task.title}”, run {chosen.id[:8]} {done_by(chosen)}{chosen_why}")
     say(verdict_line(chosen), STATUS_COLOURS.get(chosen.status.value, ""))
     if chosen.error:
         say(chosen.error)
@@ -138,7 +142,7 @@ def why(task_id: str = ID, run: str | None = RUN, json: bool = JSON) -> None:
         for line in r.get("files", [])[:20]:
             say(f"    {line}")
         for commit in r.get("commits", []):
-            say(f"  the engine committed {commit}")
+            say(f"  {'' if by_hand else 'the engine '}committed {commit}")
         for line in r.get("moved", []):
             say(f"  moved: {line}")
         for key, value in sorted((r.get("engine") or {}).items()):
@@ -239,11 +243,18 @@ def logs(
 ) -> None:
     """Print what the engine said and did in a run, line by line, with the times (UTC)."""
     from codeframe.core.errors import UsageError
+    from codeframe.core.models import RunKind
 
     if raw and (tools or text):
         raise UsageError("--raw is all there is; it goes with neither --tools nor --text.", "Leave one out.")
     workspace = workspace_here()
-    _, chosen = _run_of(workspace, task_id, run)
+    task, chosen = _run_of(workspace, task_id, run)
+    if chosen.kind is RunKind.MANUAL:
+        short = task.id[:8]
+        note(
+            f"Run {chosen.id[:8]} is by hand; nothing of it is logged. Type: cf work diff {short}; cf work why {short}"
+        )
+        return
     run_dir = workspace.run_dir(chosen.id)
     records = _raw_lines(run_dir) if raw else _told_lines(run_dir, tools=tools, text=text)
     for record in deque(records, maxlen=limit) if limit else records:
@@ -294,7 +305,7 @@ def follow(
     task, run = _run_of(workspace, task_id, None)
     if run.kind is RunKind.MANUAL and run.status is RunStatus.RUNNING:
         raise by_hand(workspace, run)
-    note(f"Task {task.id[:8]} “{task.title}”: run {run.id[:8]} with {run.engine}.")
+    note(f"Task {task.id[:8]} “{task.title}”: run {run.id[:8]} {done_by(run)}.")
 
     def is_over() -> bool:
         status = workspace.store.runs.get(run.id).status
@@ -310,40 +321,6 @@ def follow(
 
 
 # -- shared with work_commands ---------------------------------------------------------------------
-
-
-def verdict_line(run: Run) -> str:
-    """One line: what became of the run, how verified, rounds, time, tokens, money."""
-    from codeframe.core.durations import format_duration
-    from codeframe.core.run_options import RunOptions
-
-    parts = [run.status.value]
-    if run.verification and run.verification != "failed":  # which the status says, or what comes after it
-        parts[0] += f", {run.verification}"
-    if run.error_class == "timeout":
-        parts[0] += f" after {format_duration(RunOptions.from_dict(run.options).timeout_s)}"
-    elif run.error_class and run.status.value != "COMPLETED":
-        parts[0] += f" ({run.error_class.value})"
-    by_hand = run.kind == "manual"
-    parts.append("by hand" if by_hand else f"{run.rounds} engine call{'s' if run.rounds != 1 else ''}")
-    if run.ended_at is not None:
-        parts.append(format_duration(max(0.0, (run.ended_at - run.started_at).total_seconds())))
-    if run.usage.input_tokens or run.usage.output_tokens:
-        parts.append(_tokens(run))
-    money = f"${run.usage.cost_usd or 0:.4f}"
-    if money != "$0.0000":
-        parts.append(money)
-    return "; ".join(parts)
-
-
-def why_unverified(run: Run) -> str:
-    """The gates that could not tell, or that there were none (rule 6.3)."""
-    evidence = run.evidence.get("gates")
-    if not evidence:
-        return "no gate ran"
-    from codeframe.core.gates import untold
-
-    return "; ".join(untold(evidence)) or "no gate ran"
 
 
 def change_lines(workspace: Workspace, run: Run) -> list[str]:
@@ -371,12 +348,6 @@ def _maybe_yours(workspace: Workspace, run: Run) -> str:
     return (
         f"Run {run.id[:8]}, changed after CodeFrame was killed: maybe yours: {listed}{more}" if paths else ""
     )
-
-
-def _tokens(run: Run) -> str:
-    u = run.usage
-    cached = f" + {u.cached_input_tokens} cached" if u.cached_input_tokens else ""
-    return f"{u.input_tokens}{cached} tokens in, {u.output_tokens} out"
 
 
 def _run_of(workspace: Workspace, task_id: str, run: str | None) -> tuple[Task, Run]:

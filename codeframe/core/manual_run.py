@@ -324,9 +324,9 @@ def _finish(
     done = status is RunStatus.COMPLETED
     kept = record if record is not None and (changed or record.gates is not None) else None
     notes = integrity.notes() if integrity and status is not RunStatus.BLOCKED else []
-    if kept is not None and kept.start != run.process[OPEN_START]:
-        if came := snapshots_of(workspace).changes(run.process[OPEN_START], kept.start):
-            notes.append(f"came with commits made elsewhere, so it is not the task's: {in_words(came)}")
+    start = run.process[OPEN_START]
+    if kept and kept.start != start and (came := snapshots_of(workspace).changes(start, kept.start)):
+        notes.append(f"came with commits made elsewhere, so it is not the task's: {in_words(came)}")
     evidence = {
         "changed": changed,
         "notes": notes,

@@ -63,7 +63,7 @@ def undo(
     for name in only:
         if not any(_covers(name, path) for path in touched):
             raise UsageError(
-                f"{name or '.'} is not among what the engine changed.",
+                f"{name or '.'} is not among what the task changed.",
                 f"See what is: cf work diff {task_id[:8]} --stat",
             )
     sweep(snapshots)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,10 @@ def test_a_person_does_the_work_and_the_gates_verify_it(gated: Cf) -> None:
     task = gated.add("Write it")
     said = gated("work", "start", task)
     assert "Write it" in said.stdout
+    assert "sh -c 'test ! -e bad.txt" in said.stdout
+    assert "## Task" not in said.stdout  # an engine's prompt is for engines; where one can see it is said
+    assert f"cf work start {task[:8]} --dry-run" in said.stderr
+    assert "## Task" in gated("work", "start", task, "--dry-run").stdout
     for command in (f"cf work verify {task[:8]}", f"cf work stop {task[:8]}"):
         assert command in said.stderr
     run = latest(gated, task)
@@ -109,6 +114,30 @@ def test_what_gates_change_before_one_begins_is_named(cf: Cf, does: str, told: s
     said = cf("work", "start", task).stderr
     line = f"While they ran, this changed: {told}. It counts as the task's."
     assert line in said if told else "While they ran" not in said
+
+
+def test_the_words_are_those_of_work_by_hand(gated: Cf) -> None:
+    task = opened(gated)
+    for command in (
+        ["status"],
+        ["work", "status"],
+        ["work", "show", task],
+        ["events"],
+        ["work", "why", task],
+    ):
+        said = gated(*command).stdout
+        assert "by hand" in said
+        assert "manual" not in said
+    assert "  -       " in gated("work", "show", task).stdout  # no tokens
+    logs = gated("work", "logs", task)
+    assert (logs.stdout, "cf work diff" in logs.stderr) == ("", True)
+    assert gated("work", "stop", task).stdout.endswith(f"Start it: cf work start {task[:8]}\n")
+    assert "cancelled" not in gated("work", "show", task).stdout
+    gated("work", "start", task)
+    write(gated.where, {"work.py": ""})
+    commit(gated.where, "mine")
+    gated("work", "verify", task)
+    assert re.search("^  committed [0-9a-f]{7}", gated("work", "why", task).stdout, re.M)
 
 
 def test_opening_runs_nothing_that_is_not_trusted(cf: Cf, tmp_path: Path) -> None:

@@ -33,14 +33,14 @@ def state(cf: Cf) -> tuple[list[str], str, str, str, list[tuple[str, bytes]]]:
     return rows, git(cf.where, "for-each-ref"), git(cf.where, "status", "--porcelain"), "\n".join(kept), files
 
 
-def test_start_alone_of_a_task_that_may_not_begin_prints_the_prompt_and_writes_nothing(cf: Cf) -> None:
-    write(cf.where, {"dirty.txt": "uncommitted", "AGENTS.md": "Use tabs."})
+def test_start_alone_of_a_task_that_may_not_begin_says_what_it_is_and_writes_nothing(cf: Cf) -> None:
+    write(cf.where, {"dirty.txt": "uncommitted"})
     cf("prd", "add", "-", stdin=b"# A calculator\n")
     done = cf.add("Earlier")
     task = cf.add("Add a total", "--description", "In total.py", "--depends-on", done)
     before = state(cf)
-    said = cf("work", "start", task, "-m", "Mind the overflow", code=1)
-    for part in ("Add a total", "In total.py", "A calculator", "Use tabs.", "Mind the overflow"):
+    said = cf("work", "start", task, code=1)
+    for part in ("Add a total", "In total.py", "A calculator"):
         assert part in said.stdout
     assert "depends on work that is not done" in said.stderr
     assert state(cf) == before
@@ -49,13 +49,15 @@ def test_start_alone_of_a_task_that_may_not_begin_prints_the_prompt_and_writes_n
 def test_start_alone_needs_no_engine_and_takes_the_next_ready_task(
     cf: Cf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    write(cf.where, {"AGENTS.md": "Use tabs."})
     cf.add("Later")
     cf.add("Urgent", "--priority", "5")
     cf.add("Not approved", "--backlog", "--priority", "9")
-    shown = cf("work", "start", "--json").json()
+    shown = cf("work", "start", "-m", "Mind the overflow", "--json").json()
     assert list(shown) == ["task", "prompt", "plan"]
     assert (shown["task"]["title"], shown["plan"]) == ("Urgent", None)
-    assert "Urgent" in shown["prompt"]
+    for part in ("Urgent", "Use tabs.", "Mind the overflow"):
+        assert part in shown["prompt"]
 
 
 def test_dry_run_shows_the_whole_plan_and_writes_nothing(cf: Cf, on_path: FakeEngine) -> None:

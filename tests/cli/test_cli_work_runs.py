@@ -260,7 +260,9 @@ def test_no_change_then_retry_then_undo(cf: Cf, engine: FakeEngine, more: int) -
     # The commit of it is named, and what takes it back can be typed after the undo as well.
     for name in names:
         (cf.where / name).unlink()
-    assert committed.startswith(f"It is committed as {git(cf.where, 'rev-parse', '--short', 'HEAD')}, which stays;")
+    assert committed.startswith(
+        f"It is committed as {git(cf.where, 'rev-parse', '--short', 'HEAD')}, which stays;"
+    )
     assert in_shell(committed.partition("take that back: ")[2], cwd=cf.where).exit_code == 0
     assert not (cf.where / "a.py").exists()
     assert git(cf.where, "status", "--short") == ""

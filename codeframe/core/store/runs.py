@@ -109,7 +109,7 @@ class RunStore:
             )
             self._events.add(
                 "run_started",
-                f"{run.kind} with {engine}",
+                "by hand" if run.kind is RunKind.MANUAL else f"{run.kind} with {engine}",
                 run_id=run.id,
                 task_id=task_id,
                 metadata={"attempt": attempt},
