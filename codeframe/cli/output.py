@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
@@ -45,7 +46,12 @@ def say(text: str = "", colour: str = "") -> None:
 
 
 def note(text: str) -> None:
-    """A progress line, on stderr (rule 10.2). That nobody reads it any more is no reason to end."""
+    """A progress line, on stderr (rule 10.2). That nobody reads it any more is no reason to end.
+
+    What was printed before stands before it, where both go to one file.
+    """
+    with suppress(OSError, ValueError):  # what stdout has is told at its own next line, or at the end
+        sys.stdout.flush()
     try:
         print(clean(text, lines=True), file=sys.stderr, flush=True)
     except OSError:

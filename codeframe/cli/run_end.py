@@ -56,6 +56,18 @@ def _once(texts: list[str], said_later: list[str]) -> list[str]:
     return kept
 
 
+def warn_of_overlap(workspace: Workspace) -> None:
+    """Say before a run that is to be committed what of the person's own may be in its way."""
+    from codeframe.core.git import Git
+    from codeframe.core.head_state import HeadState
+    from codeframe.core.models import utc_now
+
+    edited = sorted(HeadState(Git(workspace.repo.toplevel), utc_now()).edited)
+    if edited:
+        listed = ", ".join(edited[:3]) + (f" and {len(edited) - 3} more" if len(edited) > 3 else "")
+        note(f"Not committed yet: {listed}. What the task changes in the same lines, --commit will refuse.")
+
+
 def leave(workspace: Workspace, task: Task, run: Run, *, commit: bool, as_json: bool) -> NoReturn:
     """End with the run's exit status, or with that of the commit where one was asked for and failed."""
     from codeframe.core.verdict import exit_status

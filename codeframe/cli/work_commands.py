@@ -11,7 +11,7 @@ from codeframe.cli import work_views
 from codeframe.cli.grammar import Commands
 from codeframe.cli.here import recovered_workspace
 from codeframe.cli.output import emit_json, note, say
-from codeframe.cli.run_end import leave, tell
+from codeframe.cli.run_end import leave, tell, warn_of_overlap
 from codeframe.cli.work_options import (
     COMMIT,
     ENGINE,
@@ -338,11 +338,14 @@ def _work(workspace: Workspace, planned: Plan, request: Request, *, as_json: boo
     from codeframe.cli.views import run_json
     from codeframe.core import git_watch
     from codeframe.core.admission import admit, plan
+    from codeframe.core.models import RunKind
     from codeframe.core.runtime import execute_agent
     from codeframe.core.stop_switch import StopSwitch
 
     while had_to_ask(workspace, planned.untrusted):
         planned = plan(workspace, planned.task, request)
+    if request.commit and request.kind is RunKind.START:  # later the tree holds the task's own work
+        warn_of_overlap(workspace)
     stop = StopSwitch()
     stop.on_throw(git_watch.hurry)
     with stop.on_signals():

@@ -48,6 +48,11 @@ class HeadState:
         """Paths where the working tree or the index differs from HEAD, untracked ones among them: what git sees."""
         return frozenset(self._status)
 
+    @property
+    def edited(self) -> frozenset[str]:
+        """The same without untracked ones."""
+        return frozenset(path for path, said in self._status.items() if said != "??")
+
     @cached_property
     def intended(self) -> frozenset[str]:
         """Paths of which the index holds no more than that they are to be added: `git add -N`."""

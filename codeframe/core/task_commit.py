@@ -151,7 +151,7 @@ def _commit(
     then = {path: work.also_staged(path, staged[path], *pair) for path, pair in wanted.items()}
     new = {path for path, entry in then.items() if entry is not None} - everything.keys()
     if in_the_way := collisions(everything, new):
-        raise Overlap(min(in_the_way))
+        raise work.overlap(min(in_the_way))
     with index_of_head(work) as (index, own):
         put_entries(git, wanted, index)
         put_entries(git, {path: (staged[path], new) for path, new in then.items()})

@@ -44,10 +44,10 @@ States = list[Entry | None]  # what a path held before and after each engine cal
 class Overlap(CodeFrameError):
     """What the task changed at `path` stands on a change that is not committed."""
 
-    def __init__(self, path: str, hint: str = "") -> None:
+    def __init__(self, path: str, hint: str) -> None:
         super().__init__(
             f"{path} was changed by the task where it has another change that is not committed.",
-            hint or f"Commit that first, or both by hand: git add -p {shlex.quote(path)}",
+            hint,
         )
         self.path = path
 
@@ -159,6 +159,17 @@ class TaskWork:
             return then
         return self._merged(path, staged, head, then)
 
+    def overlap(self, path: str) -> Overlap:
+        """The refusal, with what gets past it."""
+        if path in self._doubtful.keys() - self._named:
+            return Overlap(path, f"If both are the task's: {naming(self.task, [path], self.command)}")
+        name = shlex.quote(f":/{path}")
+        return Overlap(
+            path,
+            f"Commit both together: git add -- {name} && git commit -- {name}; "
+            f"then the rest: cf {self.command} {self.task.id[:8]}",
+        )
+
     def _formerly_ignored(self, start: str, changes: Changes) -> dict[str, str]:
         """New files that the rules from before the call ignored: they may be older, as undo says of them."""
         created = [path for path, before, _ in changes if before is None]
@@ -217,8 +228,7 @@ class TaskWork:
             return after
         if before == after:
             return mine
-        hint = f"If both are the task's: {naming(self.task, [path], self.command)}"
-        overlap = Overlap(path, hint if path in self._doubtful.keys() - self._named else "")
+        overlap = self.overlap(path)
         if (
             mine is None
             or before is None

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from codeframe import __version__
+from codeframe.cli.output import note, say
 from tests.cli.conftest import Cf, refused
 from tests.kit.engines import CF, Completed, clean_env, run_cf
 from tests.kit.repos import git, make_repo
@@ -28,6 +31,15 @@ def in_shell(script: str, cwd: Path, env: dict[str, str] | None = None) -> Compl
 
 
 # -- what is typed ----------------------------------------------------------------------------------
+
+
+def test_in_one_file_the_verdict_stands_before_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(file))
+    monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(file, write_through=True))
+    say("DONE")
+    note("cf: but not committed.")
+    assert file.getvalue() == b"DONE\ncf: but not committed.\n"
 
 
 def test_cf_alone_is_a_first_look(cf: Cf) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from codeframe.core.models import Task
 from tests.cli.conftest import Cf, refused
+from tests.cli.test_cli_app import in_shell
 from tests.hostile.stage import STAGED, UNSTAGED, Stage
 from tests.kit.claude_runs import session, verdict, wrote
 from tests.kit.engines import Completed, start_cf
@@ -103,11 +104,18 @@ def test_edits_that_overlap_refuse_the_commit_and_change_nothing(stage: Stage, s
     if staged:
         git(stage.repo, "add", "ten.txt")
     task = done(stage, sh("sed -i 's/line 8.*/line 8, the task/' ten.txt"), wrote("work.py", "x = 1\n"))
+    (stage.repo / "sub").mkdir(exist_ok=True)
     before = git(stage.repo, "rev-parse", "HEAD"), git(stage.repo, "status", "--porcelain")
     said = stage.cf("commit", "create", "--task", task.id)
     assert said.exit_code == 1
-    assert "git add -p ten.txt" in said.stderr
     assert before == (git(stage.repo, "rev-parse", "HEAD"), git(stage.repo, "status", "--porcelain"))
+    # What is to be typed gets past it.
+    both, rest = said.stderr.splitlines()[-1].split("; then the rest: ")
+    editor = {"GIT_EDITOR": "sh -c 'echo Both >$1' -"}
+    assert in_shell(both.partition("together: ")[2], stage.repo / "sub", editor).exit_code == 0
+    assert git(stage.repo, "show", "HEAD:ten.txt") == TEN.replace("line 8", "line 8, the task").strip()
+    assert stage.cf(*rest.split()[1:]).exit_code == 0
+    assert committed(stage) == ["work.py"]
 
 
 def test_a_hook_that_refuses_is_heard_and_leaves_everything_as_it_was(stage: Stage) -> None:
@@ -337,6 +345,7 @@ def test_a_verified_run_is_committed_where_that_was_asked_for(stage: Stage) -> N
     task, before = stage.task(), git(stage.repo, "status", "--porcelain")
     said = stage.start(task, "--commit", gates=True)
     said.expect(1, "COMPLETED", None, "DONE")
+    assert "Not committed yet: " in said.told
     assert "git refused the commit: no" in said.told
     assert (
         f"is DONE, but not committed. When that is mended: cf commit create --task {task.id[:8]}" in said.told
