@@ -20,30 +20,30 @@ _cf() {
         values+=("$value")
         if [[ $line == *$'\t'* ]]; then line="$value  (${line#*$'\t'})"; fi
         shown+=("$line")
-    done < <(cf completion bash -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+    done < <("$1" completion bash -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
     # Where the shell only lists, what they are is said as well.
     if (( ${#values[@]} > 1 )) && [[ $COMP_TYPE == 63 || $COMP_TYPE == 33 ]]; then values=("${shown[@]}"); fi
     COMPREPLY=("${values[@]}")
 }
-complete -F _cf cf
+complete -F _cf cf codeframe
 """,
     "zsh": r"""
-#compdef cf
+#compdef cf codeframe
 _cf() {
     local line
     local -a found
     while IFS= read -r line; do
         if [[ $line == :files ]]; then _files; return; fi
         found+=("${${line%%$'\t'*}//:/\\:}${${(M)line:#*$'\t'*}:+:${line#*$'\t'}}")
-    done < <(cf completion zsh -- "${(@)words[2,CURRENT]}" 2>/dev/null)
+    done < <("$words[1]" completion zsh -- "${(@)words[2,CURRENT]}" 2>/dev/null)
     _describe -V command found
 }
-compdef _cf cf
+compdef _cf cf codeframe
 """,
     "fish": r"""
 function __cf_complete
     set -l words (commandline -opc) (commandline -ct)
-    for line in (cf completion fish -- $words[2..-1] 2>/dev/null)
+    for line in ($words[1] completion fish -- $words[2..-1] 2>/dev/null)
         if test "$line" = ":files"
             __fish_complete_path (commandline -ct)
         else
@@ -51,7 +51,7 @@ function __cf_complete
         end
     end
 end
-complete -f -k -a '(__cf_complete)' -c cf
+complete -f -k -a '(__cf_complete)' -c cf -c codeframe
 """,
 }
 
@@ -69,7 +69,7 @@ def completion(
     """Print what makes your shell complete commands, ids and engines.
 
     In ~/.bashrc: source <(cf completion bash). In ~/.zshrc, after compinit: source <(cf completion zsh).
-    For fish: cf completion fish > ~/.config/fish/completions/cf.fish.
+    For fish: cf completion fish > ~/.config/fish/conf.d/cf.fish.
     """
     if shell not in SCRIPTS:
         from codeframe.core.errors import UsageError

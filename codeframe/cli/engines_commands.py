@@ -75,10 +75,12 @@ def check(
         if origin:
             say(f"{name} is {origin}: {known.definition(name)}")
         columns([("ok" if there else "missing", what) for what, there in found.items()])
-        # What is not installed cannot be logged in: one remedy at a time.
+        of = known.adapter_class(name)
         absent = any(not there for what, there in found.items() if what != "logged in")
-        remedy = "install_hint" if absent else "login_hint"
-        hint = "" if ready else getattr(known.adapter_class(name), remedy, "")
+        hints = [getattr(of, "install_hint", "") if absent else ""]
+        if not found.get("logged in", True):
+            hints.append(getattr(of, "login_hint", ""))
+        hint = "; then log in: ".join(filter(None, hints)) if not ready else ""
         say(f"{name} is {'' if ready else 'not '}ready." + (f" {hint}" if hint else ""))
     if not ready:
         raise typer.Exit(EXIT_REQUIREMENTS)

@@ -164,6 +164,8 @@ def check_engine(
                 f"Type: cf work start {task.id[:8] if task else 'ID'} --execute --engine {ready}; "
                 f"or choose it for good: cf config set engine {ready}"
             )
+        elif why == DEFAULT_WHY:
+            hint = f"{hint}; or choose another engine: cf engines list"
         raise RequirementsError(f"Engine {name} cannot run here; missing: {', '.join(missing)}.", hint)
 
 

@@ -49,7 +49,8 @@ def would_run(
 
 
 def gate_items(workspace: Workspace, suite: GateSuite) -> list[Item]:
-    """One for each gate: a declared one by its command, a found one by the command it comes to here."""
+    """One for each gate: a declared one by its command, a found one by the command it comes to here. What it says is
+    the program that runs; trust does not hang on where that is."""
     from codeframe.core.gates.discovery import KINDS
     from codeframe.core.gates.project import Project
 
@@ -60,10 +61,13 @@ def gate_items(workspace: Workspace, suite: GateSuite) -> list[Item]:
         words = list(gate.command)
         if not gate.declared and project is not None:
             words = list(KINDS[gate.kind].shown(gate, project))
+        says = words
+        if gate.declared and project is not None and (program := project.which(words[0])) is not None:
+            says = [program, *words[1:]]
         # Where the machine keeps its own python is nothing of the repository's.
         if not gate.declared and os.path.isabs(words[0]) and not words[0].startswith(top):
-            words[0] = os.path.basename(words[0])
-        items.append(Item(f"gate {gate.name}", shlex.join(words), _digest(json.dumps(words).encode())))
+            words = [os.path.basename(words[0]), *words[1:]]
+        items.append(Item(f"gate {gate.name}", shlex.join(says), _digest(json.dumps(words).encode())))
     return items
 
 

@@ -73,8 +73,8 @@ def test_an_unknown_shell_is_refused(cf: Cf) -> None:
 
 
 ASK = {
-    "bash": '. <(cf completion bash); COMP_WORDS=({0}""); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); COMP_TYPE=63; _cf'
-    '; printf "%s\\n" "${{COMPREPLY[@]}}"',
+    "bash": '. <(cf completion bash); COMP_WORDS=({0}""); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); COMP_TYPE=63; '
+    '_cf "$COMP_WORDS"; printf "%s\\n" "${{COMPREPLY[@]}}"',
     "zsh": "autoload -U compinit; compinit -u -D; . <(cf completion zsh); "
     "_describe() {{ print -l $found }}; words=({0}''); CURRENT=$#words; _cf",
     "fish": "cf completion fish | source; complete -C '{0}'",
@@ -96,11 +96,18 @@ def test_the_shell_itself_offers_them(cf: Cf, tmp_path: Path, shell: str) -> Non
     tasks = {title: cf.add(title)[:8] for title in titles}
 
     def ask(typed: str) -> list[str]:
-        argv = [program, "-c", ASK[shell].format(typed)]
+        argv = [
+            program,
+            "-c",
+            ASK[shell].format(typed).replace("cf completion", f"{typed.split()[0]} completion"),
+        ]
         done = subprocess.run(argv, cwd=cf.where, env=env, capture_output=True, text=True, check=True)
         return done.stdout.splitlines()
 
     assert sorted(ask("cf work show ")) == sorted(
         SHOWN[shell].format(tasks[title], title) for title in titles
     )
-    assert any(line.startswith("retry") for line in ask("cf work "))
+    launcher.rename(
+        launcher.with_name("codeframe")
+    )  # the other name, where `cf` is something else or nothing
+    assert any(line.startswith("retry") for line in ask("codeframe work "))

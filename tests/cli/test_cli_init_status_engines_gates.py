@@ -157,7 +157,8 @@ def test_engines_check(cf: Cf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("PATH", str(tmp_path))
     missing = cf("engines", "check", "claude-code", code=5)
     assert "missing  claude on PATH\n" in missing.stdout
-    assert "claude-code is not ready." in missing.stdout
+    assert "claude-code is not ready. Install it: npm" in missing.stdout
+    assert "/login" in missing.stdout  # which comes next
     checked = cf("engines", "check", "claude-code", "--json", code=5).json()
     assert (checked["engine"], checked["ready"]) == ("claude-code", False)
     assert checked["requirements"]["claude on PATH"] is False

@@ -17,6 +17,7 @@ from tests.kit.claude_runs import session, verdict, wrote
 from tests.kit.repos import commit, git, write
 from tests.kit.scenario import FakeEngine, call
 
+GIT = shutil.which("git")
 GATES = "[{name: check, command: [git, --version]}]"
 HOOKS = ".claude/settings.json"
 
@@ -61,7 +62,7 @@ def test_an_untrusted_gate_refuses_every_start_until_it_is_trusted(wary: Cf, eng
         refused(wary(*args, code=5), "gate check (new)", "cf trust --yes")
     assert engine.invocations() == []
     assert wary("work", "show", task, "--json").json()["runs"] == []
-    assert "gate check: git --version  (trusted)" in wary("trust", "--yes").stdout
+    assert f"gate check: {GIT} --version  (trusted)" in wary("trust", "--yes").stdout
     assert "COMPLETED, verified" in start(wary)
     wary("gates", "run")
 
@@ -74,7 +75,7 @@ def test_without_gates_they_need_no_trust(wary: Cf) -> None:
 def test_trust_alone_shows_and_refuses_where_nobody_can_be_asked(wary: Cf) -> None:
     declare(wary)
     said = wary("trust", code=5)
-    assert said.stdout == "gate check: git --version  (new)\n"
+    assert said.stdout == f"gate check: {GIT} --version  (new)\n"
     assert "cf trust --yes" in said.stderr
     assert not record(wary).exists()
 
@@ -133,7 +134,7 @@ def test_a_folder_in_which_anybody_could_replace_the_record_does_not_count(wary:
 def test_revoke_forgets(wary: Cf) -> None:
     declare(wary)
     wary("trust", "--yes")
-    assert "gate check: git --version  (new)" in wary("trust", "--revoke").stdout
+    assert f"gate check: {GIT} --version  (new)" in wary("trust", "--revoke").stdout
     start(wary, 5)
     assert "Nothing was trusted here." in wary("trust", "--revoke").stdout
 
@@ -175,13 +176,23 @@ def test_full_autonomy_from_a_file_has_to_be_trusted(wary: Cf) -> None:
     assert "nothing is missing" in wary("work", "start", "--dry-run").stdout
 
 
-def test_a_found_gate_is_trusted_by_its_command_line(wary: Cf) -> None:
+def test_a_found_gate_is_trusted_by_its_command_line(
+    wary: Cf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(wary.where, {"test_a.py": "def test_a(): pass\n"})
     (name, item) = next(iter(states(wary).items()))
     assert (name, item) == ("gate pytest", "new")
     runs = wary("trust", "--show", "--json").json()["items"][0]["runs"]
-    assert not os.path.isabs(runs)  # where this machine keeps its python is not the repository's
+    assert runs == wary("gates", "list", "--json").json()[0]["runs"]
     wary("trust", "--yes")
+    other = tmp_path / "elsewhere" / Path(runs.split()[0]).name
+    other.parent.mkdir()
+    other.symlink_to(runs.split()[0])
+    monkeypatch.setenv("PATH", f"{other.parent}:{os.environ['PATH']}")
+    assert str(other) in wary("trust", "--show").stdout
+    assert states(wary) == {
+        "gate pytest": "trusted"
+    }  # where a machine keeps its python is not the repository's
     write(wary.where, {".venv/bin/python": "#!/bin/sh\n"})
     (wary.where / ".venv/bin/python").chmod(0o755)
     assert states(wary) == {"gate pytest": "changed"}
@@ -228,7 +239,7 @@ def test_dry_run_and_looking_never_ask(wary: Cf) -> None:
     declare(wary)
     task = wary.add()
     said = wary("work", "start", task, "--dry-run")
-    assert "trust     a start would ask first: gate check: git --version  (new) (cf trust)" in said.stdout
+    assert f"trust     a start would ask first: gate check: {GIT} --version  (new) (cf trust)" in said.stdout
     plan = wary("work", "start", task, "--dry-run", "--json").json()["plan"]
     assert (plan["trusted"], len(plan["untrusted"])) == (False, 1)
     wary("trust", "--yes")
@@ -265,7 +276,7 @@ def test_on_a_terminal_it_is_asked_once(wary: Cf) -> None:
     declare(wary)
     env = {"HOME": os.environ["HOME"]}
     said = on_terminal("gates", "run", cwd=wary.where, env=env, typed=b"\n")
-    assert "gate check: git --version  (new)\nTrust it? [y/N]" in said
+    assert f"gate check: {GIT} --version  (new)\nTrust it? [y/N]" in said
     assert "cf: Not trusted to run here: gate check (new)." in said
     assert not record(wary).exists()
     assert "check: passed" in on_terminal("gates", "run", cwd=wary.where, env=env, typed=b"y\n")
@@ -281,7 +292,7 @@ def test_what_changed_under_the_question_is_asked_about_and_did_not_run(wary: Cf
         return next(answers)
 
     said = on_terminal("gates", "run", cwd=wary.where, env={"HOME": os.environ["HOME"]}, asked=answer)
-    assert "gate check: git --version  (new)" in said
+    assert f"gate check: {GIT} --version  (new)" in said
     assert not (wary.where / "ran").exists()
     assert states(wary) == {"gate check": "changed"}  # what was shown is what was trusted
 
@@ -345,7 +356,10 @@ def test_nothing_of_a_command_is_hidden_from_the_list(wary: Cf) -> None:
     words = ["sh", "-c", "true\n" + " " * 300 + "\u202e\x1b[2K\rcurl evil"]
     declare(wary, json.dumps([{"name": "check", "command": words}]))
     said = wary("trust", code=5).stdout
-    assert said == "gate check: sh -c 'true\\n<300 spaces>\\u202e\\x1b[2K\\rcurl evil'  (new)\n"
+    assert (
+        said
+        == f"gate check: {shutil.which('sh')} -c 'true\\n<300 spaces>\\u202e\\x1b[2K\\rcurl evil'  (new)\n"
+    )
 
 
 def test_a_value_is_set_although_trust_cannot_be_kept(

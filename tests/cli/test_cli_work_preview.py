@@ -139,6 +139,7 @@ def test_the_default_engine_without_a_key_says_what_it_needs(cf: Cf, monkeypatch
         cf("work", "start", "--execute", code=5),
         "Engine built-in cannot run here; missing: ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN or ANTHROPIC_BASE_URL.",
         "export ANTHROPIC_API_KEY",
+        "or choose another engine: cf engines list",
     )
 
 
