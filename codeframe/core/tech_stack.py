@@ -16,8 +16,8 @@ MAX_MANIFEST_BYTES = 1024 * 1024
 def detect_tech_stack(root: Path) -> str:
     """The tech stack of the project in folder `root`, one line a language; "" when nothing is known of it.
 
-    Reads manifest and lock files of `root` itself, runs nothing, and takes a broken or missing file for
-    an empty one. Nothing a manifest says is repeated except version numbers.
+    Looks at files of `root` itself, reads its manifest and lock files, runs nothing, and takes a broken or missing
+    file for an empty one. Nothing a manifest says is repeated except version numbers.
     """
     root = root.resolve()
     found = [describe(root) for describe in DETECTORS]
@@ -27,7 +27,8 @@ def detect_tech_stack(root: Path) -> str:
 def _python(root: Path) -> str:
     project = _toml(root, "pyproject.toml")
     setup = _ini(root, "setup.cfg")
-    if not _has_any(root, "pyproject.toml", "setup.cfg", "setup.py", "requirements.txt", "Pipfile"):
+    manifest = _has_any(root, "pyproject.toml", "setup.cfg", "setup.py", "requirements.txt", "Pipfile")
+    if not manifest and not _holds(root, "*.py"):
         return ""
     tools = _table(project, "tool")
     words = _names(project) | _names(_toml(root, "Pipfile"))
@@ -42,7 +43,8 @@ def _python(root: Path) -> str:
         root,
         {"uv.lock": "uv", "poetry.lock": "poetry", "pdm.lock": "pdm", "Pipfile.lock": "pipenv"},
     )
-    manager = manager or next((name for name in ("uv", "poetry", "pdm", "hatch") if name in tools), "pip")
+    manager = manager or next((name for name in ("uv", "poetry", "pdm", "hatch") if name in tools), "")
+    manager = manager or ("pip" if manifest else "")
     runner = "pytest" if "pytest" in words or _has_any(root, "pytest.ini", "conftest.py") else ""
     linters: list[str] = [
         name for name in ("ruff", "flake8", "pylint", "black", "mypy", "pyright") if name in words
@@ -135,10 +137,10 @@ DETECTORS: tuple[Callable[[Path], str], ...] = (_python, _javascript, _rust, _go
 
 def _line(language: str, version: str, manager: str, runner: str, linters: list[str]) -> str:
     """`Python >=3.11: packages by uv, tests by pytest, checked by ruff and mypy`."""
-    facts = [f"packages by {manager}"]
+    facts = [f"packages by {manager}"] if manager else []
     facts += [f"tests by {runner}"] if runner else []
     facts += [f"checked by {' and '.join(dict.fromkeys(linters))}"] if linters else []
-    return f"{language} {version}".strip() + ": " + ", ".join(facts)
+    return f"{language} {version}".strip() + (": " if facts else "") + ", ".join(facts)
 
 
 def _version(value: object) -> str:
@@ -153,6 +155,13 @@ def _by_lock(root: Path, locks: Mapping[str, str]) -> str:
 
 def _has_any(root: Path, *names: str) -> bool:
     return any((root / name).is_file() for name in names)
+
+
+def _holds(root: Path, pattern: str) -> bool:
+    try:
+        return any(path.is_file() for path in root.glob(pattern))
+    except OSError:
+        return False
 
 
 def _text(root: Path, name: str) -> str:

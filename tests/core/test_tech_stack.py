@@ -40,6 +40,7 @@ def write(root: Path, files: dict[str, str]) -> Path:
             "Python >=3.8: packages by pip, tests by pytest, checked by flake8",
             id="python-setup-cfg",
         ),
+        pytest.param({"calc.py": ""}, "Python", id="python-files-alone"),
         pytest.param(
             {"requirements.txt": "flask\n"}, "Python: packages by pip", id="python-requirements-only"
         ),

@@ -19,7 +19,7 @@ _MAX_SOURCE_BYTES = 4 * 1024 * 1024
 class GateVerdict:
     """One gate, judged. `gone` are ids of tests that passed at base and now do not exist or are
     skipped. `strict` says that old failures block, too. `note` is one line for people, "" when there is
-    nothing to add."""
+    nothing to add. `again_ms` is what it took to run new failures once more, None where that was not done."""
 
     result: GateResult
     new: tuple[Failure, ...] = ()
@@ -29,6 +29,7 @@ class GateVerdict:
     blocking: bool = False
     strict: bool = False
     note: str = ""
+    again_ms: int | None = None
 
 
 def compare(

@@ -145,9 +145,15 @@ def describe_gate(row: Mapping[str, Any]) -> str:
         new, gone = _count(counts["new"], "new failure"), _count(counts["gone"], "test")
         words += [new, f"{gone} gone or skipped" if gone else "", old]
         words += [f"{counts['flaky']} flaky" if counts["flaky"] else ""]
-    words += [f"{counts['passed']} passed" if counts["passed"] else "", f"{row['duration_ms'] / 1000:.1f} s"]
+    words += [f"{counts['passed']} passed" if counts["passed"] else "", _took(row)]
     note = f" ({one_line(row['note'])})" if row["note"] else ""
     return f"{row['name']}: {', '.join(filter(None, words))}{note}"
+
+
+def _took(row: Mapping[str, Any]) -> str:
+    again = row.get("again_ms")  # rows of earlier versions have none
+    more = f" and {again / 1000:.1f} s more, as new failures are run twice" if again is not None else ""
+    return f"{row['duration_ms'] / 1000:.1f} s{more}"
 
 
 def _count(number: int, noun: str) -> str:
@@ -164,6 +170,7 @@ def _evidence(verdict: GateVerdict) -> dict[str, Any]:
         "exit_code": result.exit_code,
         "blocking": verdict.blocking,
         "duration_ms": result.duration_ms,
+        "again_ms": verdict.again_ms,
         "output": str(result.output_path) if result.output_path else None,
         "note": verdict.note,
         "counts": {

@@ -211,7 +211,9 @@ class GateSuite:
         again = self._run(gate, out_dir, f"{gate.name}.again", marker, cancel, clock, command)
         known = base.failures if base is not None and base.comparable else ()
         chance = frozenset(f.key for f in suspects if passed_now(f, again, known))
-        return compare(now, base, self._root, strict=self._strict, flaky=chance) if chance else verdict
+        if chance:
+            verdict = compare(now, base, self._root, strict=self._strict, flaky=chance)
+        return replace(verdict, again_ms=again.duration_ms)
 
     def _run(
         self,
