@@ -25,10 +25,10 @@ _cf() {
     if (( ${#values[@]} > 1 )) && [[ $COMP_TYPE == 63 || $COMP_TYPE == 33 ]]; then values=("${shown[@]}"); fi
     COMPREPLY=("${values[@]}")
 }
-complete -F _cf cf codeframe
+complete -F _cf codeframe cf
 """,
     "zsh": r"""
-#compdef cf codeframe
+#compdef codeframe cf
 _cf() {
     local line
     local -a found
@@ -38,7 +38,7 @@ _cf() {
     done < <("$words[1]" completion zsh -- "${(@)words[2,CURRENT]}" 2>/dev/null)
     _describe -V command found
 }
-compdef _cf cf codeframe
+compdef _cf codeframe cf
 """,
     "fish": r"""
 function __cf_complete
@@ -51,7 +51,7 @@ function __cf_complete
         end
     end
 end
-complete -f -k -a '(__cf_complete)' -c cf -c codeframe
+complete -f -k -a '(__cf_complete)' -c codeframe -c cf
 """,
 }
 

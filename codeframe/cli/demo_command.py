@@ -49,6 +49,7 @@ def demo(
     from codeframe.demo.story import scenario
 
     name = engine or DEFAULT_ENGINE
+    how = called()
     with ScriptedModel({"demo": scenario()}, models=["scripted-model"]) as model:
         stage = Stage(model.url("demo"))
         os.environ.clear()  # what is asked of an engine here is asked in the demo's environment
@@ -60,14 +61,14 @@ def demo(
         )
         say("a cost that an engine names is its own reckoning, and nobody pays it.")
         stage.build()
-        _Play(stage, name).all()
+        _Play(stage, name, how).all()
 
 
 class _Play:
     """What a person would type, in order, shown and run."""
 
-    def __init__(self, stage: Stage, engine: str) -> None:
-        self._stage, self._engine = stage, engine
+    def __init__(self, stage: Stage, engine: str, called: str) -> None:
+        self._stage, self._engine, self._called = stage, engine, called
         self._ids: dict[str, str] = {}
 
     def all(self) -> None:
@@ -110,6 +111,8 @@ class _Play:
         self._git("log", "--oneline")
 
         _chapter("On your own project")
+        if self._called:
+            say(f"    alias cf={self._called}    # until it is installed, as README.md says")
         say("    cf init --detect            # in your repository; adds nothing that git shows")
         say("    cf engines list             # the engines there are, and which one would run")
         say("    cf engines check NAME       # what it still needs")
@@ -169,6 +172,17 @@ class _Play:
     def _shown(*words: str) -> None:
         say(f"\n$ {shlex.join(words)}", "cyan")
         sys.stdout.flush()
+
+
+def called() -> str:
+    """How this `cf` is called from anywhere, quoted for an alias; "" where that is `cf`."""
+    import shutil
+
+    found, program = shutil.which("cf"), os.path.abspath(sys.argv[0])
+    if found and os.path.realpath(found) == os.path.realpath(program):
+        return ""
+    words = [program] if os.access(program, os.X_OK) else _CF
+    return shlex.quote(shlex.join(words))
 
 
 def _chapter(title: str) -> None:

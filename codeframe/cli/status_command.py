@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import typer
 
 from codeframe.cli.grammar import Commands
 from codeframe.cli.here import recovered_workspace
 from codeframe.cli.output import columns, emit_json, say
 
+if TYPE_CHECKING:
+    from codeframe.core.store import Store
+
 app = Commands()
+_BEGUN = 10  # lines at most
 
 
 @app.command()
@@ -43,11 +49,28 @@ def status(json: bool = typer.Option(False, "--json", help="Print as JSON.")) ->
     for run in running:
         if run.kind is RunKind.MANUAL:
             say(f"  {next_step(store, store.tasks.get(run.task_id))}")
+    after = None if running else next_of_all(workspace)  # a tree holds one run at a time
+    for line in _begun(store, but=after[0].id if after else ""):
+        say(line)
     if running:
-        return  # a tree holds one run at a time
-    after = next_of_all(workspace)
+        return
     if after is not None:
         task, step = after
         say(f"Next: {step.command}    (“{task.title}”)")
     elif not any(counts.values()):
         say('Next: cf tasks add "what is to be done"')
+
+
+def _begun(store: Store, *, but: str) -> list[str]:
+    """READY tasks of which a run can go on, without the task `but`, each with what to type."""
+    from codeframe.cli.next_step import next_step
+
+    tasks = [store.tasks.get(run.task_id) for run in store.runs.of_ready() if run.task_id != but]
+    steps = [(task, next_step(store, task)) for task in tasks]
+    lines = [
+        f"Begun: {task.id[:8]} “{task.title}”\n  {step}"
+        for task, step in steps
+        if step is not None and step.command.startswith("cf work resume ")
+    ]
+    more = [f"and {len(lines) - _BEGUN} more"] if len(lines) > _BEGUN else []
+    return lines[:_BEGUN] + more

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -26,7 +27,7 @@ _priority = typed.whole_number("--priority", -1_000_000, 1_000_000)
 def add(
     title: str = typer.Argument(..., metavar="TITLE", help="What is to be done, in a line."),
     description: str = typer.Option(
-        "", "--description", metavar="TEXT|-", help="More words; - reads standard input."
+        "", "-d", "--description", metavar="TEXT|-", help="More words; - reads standard input."
     ),
     depends_on: list[str] = typer.Option(
         [], "--depends-on", metavar="ID", help="A task to be done first; can be given more than once."
@@ -39,6 +40,7 @@ def add(
     json: bool = JSON,
 ) -> None:
     """Add a task and print its id."""
+    from codeframe.cli.next_step import next_step
     from codeframe.cli.views import task_json
     from codeframe.core.models import TaskStatus
 
@@ -53,6 +55,8 @@ def add(
         emit_json(task_json(task))
     else:
         say(task.id)
+        if sys.stderr.isatty():  # a script needs the id alone
+            note(f"{next_step(store, task)}; by hand: cf work start {task.id[:8]}")
 
 
 @app.command("list")

@@ -34,6 +34,24 @@ def test_states_are_coloured_on_a_terminal(cf: Cf) -> None:
     assert COLOUR.sub("", shown) == cf("tasks", "list").stdout
 
 
+def test_on_a_terminal_a_new_task_comes_with_what_to_type(cf: Cf) -> None:
+    id_, step = on_terminal("tasks", "add", "Do it", "-d", "All of it", cwd=cf.where, width=120).splitlines()
+    assert cf("tasks", "show", id_, "--json").json()["description"] == "All of it"
+    short = id_[:8]
+    assert step == f"Start it: cf work start {short} --execute; by hand: cf work start {short}"
+
+
+def test_status_marks_tasks_that_can_go_on(cf: Cf) -> None:
+    ids = [cf.add(title) for title in ("One", "Two", "New")]
+    runs = find_workspace(cf.where).store.runs
+    for id_ in ids[:2]:
+        runs.finish(runs.claim(id_, engine="claude-code").id, RunStatus.STOPPED, TaskStatus.READY)
+    said = cf("status").stdout
+    assert f"Begun: {ids[1][:8]} “Two”\n  Go on: cf work resume {ids[1][:8]}\n" in said
+    assert said.endswith(f"Next: cf work resume {ids[0][:8]}    (“One”)\n")
+    assert said.count("Begun") == 1
+
+
 @pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_no_colours_where_they_are_not_wanted(cf: Cf, env: Mapping[str, str]) -> None:
     finished(cf)

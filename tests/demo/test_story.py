@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from codeframe.cli.demo_command import called
 from codeframe.demo.deeds import in_words_of, read, report, write
 from codeframe.demo.dialects import MESSAGES
 from codeframe.demo.model_script import due_turn, text
@@ -70,3 +73,18 @@ def test_every_answer_is_a_program() -> None:
             for block in turn if isinstance(turn, list) else [turn]:
                 if block.get("deed") == "write":
                     ast.parse(block["content"])
+
+
+def test_what_the_demo_ends_with_can_be_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cf = tmp_path / "a b" / "cf"
+    cf.parent.mkdir()
+    cf.write_text("#!/bin/sh\necho it is $1\n")
+    cf.chmod(0o755)
+    monkeypatch.setattr(sys, "argv", [str(cf)])
+    script = f"shopt -s expand_aliases\nalias cf={called()}\ncf demo"
+    assert (
+        subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout
+        == "it is demo\n"
+    )
+    monkeypatch.setenv("PATH", f"{cf.parent}:{os.environ['PATH']}")
+    assert called() == ""

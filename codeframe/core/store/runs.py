@@ -180,6 +180,12 @@ class RunStore:
         """Runs whose unaccepted changes are still in a tree (rule 4.3), newest first."""
         return self._many(f"WHERE leftover = 'pending' {_NEWEST_FIRST}")
 
+    def of_ready(self) -> list[Run]:
+        """The last run of each READY task that has one which was not completed, newest first."""
+        last = "SELECT r.id FROM runs r WHERE r.task_id = t.id ORDER BY r.attempt DESC LIMIT 1"
+        ready = f"SELECT ({last}) FROM tasks t WHERE t.status = 'READY'"
+        return self._many(f"WHERE id IN ({ready}) AND status != 'COMPLETED' {_NEWEST_FIRST}")
+
     def update(self, id: str, **values: Any) -> Run:
         """Change fields of a run, ended or not; id, task, attempt and status have their own ways."""
         with self._db.write() as connection:

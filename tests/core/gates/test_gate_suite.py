@@ -190,7 +190,7 @@ def test_a_command_that_passes_when_run_again_is_flaky(bare):
     )
     report = bare.check()
     assert (report.status, len(only(report).flaky)) == ("verified", 1)
-    assert report.summary_lines()[0].endswith(" s more, as new failures are run twice")
+    assert " s more, as new failures are run twice" in report.summary_lines()[0]
 
 
 def test_a_command_gone_missing_after_the_baseline_blocks(bare):
