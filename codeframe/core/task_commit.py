@@ -239,7 +239,7 @@ def _refuse_beside_orphan(workspace: Workspace) -> None:
         if info.get("tree") == str(workspace.repo.toplevel):
             pid = info.get("git", {}).get("pid")
             raise CodeFrameError(
-                "The git of a commit is still at work, in a hook or waiting for you; its cf was killed.",
+                "The git of a commit is still at work, in a hook or waiting for you; what started it was killed.",
                 "Wait for it, then look: git log -1" + (f"; or end it: kill {pid}" if pid else ""),
             )
 
