@@ -6,12 +6,14 @@ the two everything can be done again, by the same command or by `cf doctor --fix
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from codeframe.core.config import CONFIG_DIR
 from codeframe.core.errors import CodeFrameError
-from codeframe.core.git import Git
+from codeframe.core.git import Git, Repo, discover
 from codeframe.core.scratch import SCRATCH, in_use
 from codeframe.core.trust import Trust
 from codeframe.core.whole_file import HALF_WRITTEN
@@ -92,17 +94,23 @@ def _counted(counts: dict[str, int]) -> list[str]:
 
 def _config_folders(workspace: Workspace) -> list[Path]:
     """The workspace's `.codeframe/` in each working tree of the repository, but where it was committed."""
-    said = Git(workspace.repo.toplevel).text("worktree", "list", "--porcelain", "-z")
-    trees = [
-        Path(line.removeprefix("worktree ")) for line in said.split("\0") if line.startswith("worktree ")
-    ]
     place = workspace.root.relative_to(workspace.repo.toplevel)
-    folders = [tree / place / CONFIG_DIR for tree in trees]
+    folders = [tree / place / CONFIG_DIR for tree in _trees(workspace.repo)]
     return [
         folder
         for folder in folders
         if folder.is_dir() and not folder.is_symlink() and not Git(folder).text("ls-files", ".")
     ]
+
+
+def _trees(repo: Repo) -> Iterator[Path]:
+    """The working trees of the repository. git lists what it once made: another repository may be there by now."""
+    for line in Git(repo.toplevel).text("worktree", "list", "--porcelain", "-z").split("\0"):
+        tree = Path(line.removeprefix("worktree "))
+        with contextlib.suppress(CodeFrameError):
+            found = discover(tree) if line.startswith("worktree ") else None
+            if found and (found.toplevel, found.common_dir) == (tree.resolve(), repo.common_dir):
+                yield tree
 
 
 def _remove_config(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from codeframe.core.trust import Trust
 from codeframe.core.workspace import Workspace, find_workspace
 from tests.cli.conftest import Cf
 from tests.kit.engines import ROOT
-from tests.kit.repos import git, write
+from tests.kit.repos import git, make_repo, write
 
 
 def used(cf: Cf) -> Workspace:
@@ -80,6 +81,20 @@ def test_settings_stay_and_are_named_unless_forced(cf: Cf) -> None:
     assert str(settings) in cf("deinit", code=1).stderr
     cf("deinit", "--force")
     is_gone(cf, workspace)
+
+
+@pytest.mark.parametrize("what", ["another repository", "a workspace of its own within"])
+def test_what_is_where_a_working_tree_once_was_keeps_its_settings(cf: Cf, what: str) -> None:
+    """`git worktree list` names a tree that is gone until somebody prunes it."""
+    place = cf.where.parent / "tree" if what == "another repository" else cf.where / "tree"
+    git(cf.where, "worktree", "add", "-q", "--detach", str(place))
+    shutil.rmtree(place)
+    make_repo(place) if what == "another repository" else place.mkdir()
+    cf("init", "--nested", where=place)
+    cf("config", "set", "engine", "built-in", where=place)
+    assert str(place) in git(cf.where, "worktree", "list")
+    cf("deinit", "--force")
+    assert "built-in" in cf("config", "show", where=place).stdout
 
 
 def test_a_persons_files_among_the_settings_stay_hidden_as_they_were(cf: Cf) -> None:
