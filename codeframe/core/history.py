@@ -1,4 +1,5 @@
-"""What an engine did to refs, stashes and the HEADs of worktrees beyond adding commits, and what puts each back.
+"""What an engine did to refs, stashes and the HEADs of worktrees beyond adding commits, and to what was staged and
+the settings, and what puts each back.
 
 Before the engine starts, all tips but those of tags and remote branches are made parents of a commit
 below the task's refs, so that no `git gc` takes what it lets go of; a tag's object is kept once the tag
@@ -23,6 +24,7 @@ from codeframe.core.git_settings import GitSettings
 from codeframe.core.later import later
 from codeframe.core.safe_read import read_regular
 from codeframe.core.snapshots import Snapshot
+from codeframe.core.staged_moves import staged_moved
 from codeframe.core.whole_file import write_whole
 
 MAX_LINES = 50
@@ -76,7 +78,8 @@ class History:
             if before is None:
                 return ()
             self._before = now
-            lines = [*self._lines(before, now, start, end), *self._settings.moved()]
+            staged = staged_moved(self._git, start, end, self._record.parent)
+            lines = [*self._lines(before, now, start, end), *staged, *self._settings.moved()]
         except CodeFrameError as error:
             return (f"What became of branches, tags and stashes cannot be told: {error.problem}",)
         if len(lines) > MAX_LINES:

@@ -189,3 +189,14 @@ def records(output: bytes) -> list[str]:
 def rows(output: bytes, width: int) -> Iterator[tuple[str, ...]]:
     """NUL-terminated fields, `width` at a time."""
     return zip(*[iter(records(output))] * width, strict=True)
+
+
+def tree_changes(git: Git, start: str, end: str) -> list[tuple[str, Entry | None, Entry | None]]:
+    """(path, before, after) wherever two trees or commits differ, exactly as git holds them."""
+    said = git.run("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", start, end).stdout
+    found = []
+    for meta, path in rows(said, 2):
+        old_mode, new_mode, old, new, _ = meta[1:].split(" ")
+        before = None if old_mode == "000000" else Entry(old_mode, old)
+        found.append((path, before, None if new_mode == "000000" else Entry(new_mode, new)))
+    return found

@@ -19,7 +19,7 @@ from codeframe.core.errors import CodeFrameError
 from codeframe.core.git import IDENTITY, Git, Repo
 from codeframe.core.later import later
 from codeframe.core.permissions import Permissions, changed_bits, expand
-from codeframe.core.raw_git import GITLINK, Entry, records, rows
+from codeframe.core.raw_git import GITLINK, Entry, records, tree_changes
 from codeframe.core.snapshot_index import SnapshotIndex
 from codeframe.core.snapshot_scan import NESTED, LeftOut
 from codeframe.core.uncertain import Watch
@@ -245,15 +245,7 @@ class Snapshots:
 
     def compare(self, start: str, end: str) -> list[tuple[str, Entry | None, Entry | None]]:
         """(path, before, after) wherever two trees or commits differ, exactly as git holds them."""
-        said = self.git.run(
-            "diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", start, end
-        ).stdout
-        found = []
-        for meta, path in rows(said, 2):
-            old_mode, new_mode, old, new, _ = meta[1:].split(" ")
-            before = None if old_mode == "000000" else Entry(old_mode, old)
-            found.append((path, before, None if new_mode == "000000" else Entry(new_mode, new)))
-        return found
+        return tree_changes(self.git, start, end)
 
     def diff(self, start: str, end: str, paths: Sequence[str] | None = None, stat: bool = False) -> str:
         """The patch between two snapshots (or its `--stat`), limited to `paths` when given."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import stat
 from collections.abc import Iterable, Mapping
 from functools import cached_property
@@ -15,13 +14,13 @@ from codeframe.core.errors import CodeFrameError, RequirementsError, how_to_writ
 from codeframe.core.lease import Lease
 from codeframe.core.process_sweep import MARKER
 from codeframe.core.safe_read import read_regular
+from codeframe.core.shown import shown
 from codeframe.core.whole_file import write_whole
 from codeframe.core.workspace import Workspace
 
 _MAX_RECORD_BYTES = 4 * 1024 * 1024
 _MOST_DIGESTS = 50  # of one item: what was trusted once stays so, as branches and worktrees differ
 _LOCK_WAIT_S = 5.0
-_SPACES = re.compile(" {5,}")
 
 
 class Item(NamedTuple):
@@ -186,13 +185,6 @@ class Trust:
                 "What is trusted is being written down by another process.", "Try again: cf trust"
             )
         return lock
-
-
-def shown(text: str) -> str:
-    """`text` as one line of which nothing is hidden: what does not print is escaped, and so is what spaces push
-    out of sight."""
-    printed = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    return _SPACES.sub(lambda run: f"<{len(run[0])} spaces>", printed)
 
 
 def _state_home(environ: Mapping[str, str]) -> Path:

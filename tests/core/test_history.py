@@ -96,6 +96,34 @@ def test_what_moved_is_told_with_the_command_that_puts_it_back(
     assert sorted(refs(repo).splitlines()) == sorted(before.splitlines())
 
 
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        ("git reset -q", "of README.md, a\\nCOMPLETED, gone changed"),
+        ("git add -A", "of README.md changed"),
+        ("rm .git/index", "of README.md, a\\nCOMPLETED, kept changed"),
+        ("git rm -q --cached kept", "of kept changed"),
+        ("git reset -q; git add -A; git commit -qm all", "of README.md changed"),
+        ("echo x > new; git add new; git rm -q kept", ""),
+        ("git commit -qm staged", ""),
+    ],
+)
+def test_what_becomes_of_what_a_person_staged_is_told_and_comes_back(
+    watched: Callable[[str], tuple[str, ...]], repo: Path, script: str, told: str
+) -> None:
+    commit(repo, "more", {"gone": "g\n", "kept": "k\n"})
+    write(repo, {"README.md": "staged\n", "a\nCOMPLETED": "s\n"})
+    git(repo, "rm", "-q", "gone")
+    git(repo, "add", "-A")
+    write(repo, {"README.md": "edited since\n"})
+    before = git(repo, "ls-files", "-s")
+    lines = watched(script)
+    assert [told in line for line in lines] == ([True] if told else [])
+    for line in lines:
+        shell(repo, f"git gc -q --prune=now; {line.rpartition(' type: ')[2]}")
+        assert git(repo, "ls-files", "-s") == before
+
+
 def test_gc_in_the_same_breath_takes_no_branch_and_no_stash(
     watched: Callable[[str], tuple[str, ...]], repo: Path
 ) -> None:
