@@ -13,9 +13,11 @@ from codeframe.core.raw_git import Entry
 from codeframe.core.snapshots import Snapshot, Snapshots
 
 # How the log calls steps that made a commit of what was in the tree. A merge's result is not among them: it
-# holds what came in, and the two cannot be told apart.
+# holds what came in, and the two cannot be told apart. A rebase is named as it was typed, with any words:
+# "pull --rebase ../up feature/x (pick): subject".
 _MADE_HERE = re.compile(
-    r"(commit( \((?!merge)[\w-]+\))?|cherry-pick|revert|am|[\w -]+ \((pick|reword|edit|fixup|squash|continue)\)):"
+    r"(commit( \((?!merge)[\w-]+\))?|cherry-pick|revert|am"
+    r"|(?!commit\b).+ \((pick|reword|edit|fixup|squash|continue)\)):"
 )
 
 
@@ -59,14 +61,18 @@ def _steps(snapshots: Snapshots, start: Snapshot, head: str) -> list[_Step]:
     since = int(git.text("log", "-1", "--format=%ct", start.commit))
     form = ("--date=unix", "--format=%H %gd %gs")
     said = git.text("log", "-g", *form, "HEAD", "--", check=False).splitlines()
-    steps: list[_Step] = []
+    moves: list[tuple[int, _Step]] = []
     old: str | None = None
     for line in reversed(said):
         new, when, how = line.split(" ", 2)
-        seconds = int(when.rpartition("{")[2].rstrip("}"))
-        if seconds >= since and new != old and (steps or old == start.head):
-            steps.append(_Step(old, new, how))
+        if new != old:
+            moves.append((int(when.rpartition("{")[2].rstrip("}")), _Step(old, new, how)))
         old = new
+    left = [n for n, (_, step) in enumerate(moves) if step.old == start.head]
+    recent = next((n for n, (seconds, _) in enumerate(moves) if seconds >= since), len(moves))
+    # A commit's time may be any: where none of this time leads on from the start, the last that does.
+    first = min((n for n in left if n >= recent), default=max(left, default=len(moves)))
+    steps = [step for _, step in moves[first:]]
     return steps if steps and steps[-1].new == head else [_Step(start.head, head, "")]
 
 

@@ -55,6 +55,7 @@ def cloned(tmp_path_factory: pytest.TempPathFactory) -> Path:
         commit(theirs, "one", {"lib.py": "theirs\n"})
         git(theirs, "rm", "-q", "gone.py")
         commit(theirs, "two", {"theirs.py": "t\n"})
+        git(theirs, "branch", "release/1.2")
     # A day earlier for git's log of HEAD: what was committed before the work began was not made in it.
     log = here / ".git" / "logs" / "HEAD"
     log.write_text("".join(_a_day_earlier(line) for line in log.read_text().splitlines()))
@@ -73,10 +74,15 @@ def _a_day_earlier(line: str) -> str:
 
 
 def do(here: Path, steps: str) -> None:
-    """`WORK`, `COMMIT` (the same work, committed) and git commands, separated by "; "."""
+    """`WORK`, `COMMIT` (the same work, committed), `OLD` (at another time) and git commands, separated by "; "."""
     for step in steps.split("; "):
         if step == "COMMIT":
             commit(here, "own", OWN)
+        elif step == "OLD":
+            commit(here, "own", OWN)
+            log = here / ".git" / "logs" / "HEAD"
+            lines = log.read_text().splitlines(keepends=True)
+            log.write_text("".join([*lines[:-1], _a_day_earlier(lines[-1])]))
         elif step == "WORK":
             write(here, OWN)
         else:
@@ -92,7 +98,10 @@ def do(here: Path, steps: str) -> None:
         "pull -q; COMMIT",
         "pull -q; WORK; add -A; commit -q --amend --no-edit",
         "COMMIT; pull -q --no-edit",
-        "COMMIT; pull -q --rebase",
+        "COMMIT; pull -q --rebase=merges origin main",
+        "COMMIT; pull -q --rebase origin release/1.2",
+        "OLD; pull -q",
+        "OLD; pull -q --rebase",
         "switch -q feature; WORK",
         "switch -q feature; merge -q --no-edit -X ours main; WORK",
         "switch -qc another; COMMIT; switch -q main; switch -q another",
