@@ -41,11 +41,14 @@ def trust(
     untrusted = record.untrusted(items)
     refused = None
     if untrusted is not None and not (show or revoke):
+        refused = untrusted.refusal()
         if yes or ask(untrusted):
             record.accept(items)
-            untrusted = None
-        else:
-            refused = untrusted.refusal()
+            # It may have changed under the question: what was shown is what is trusted.
+            config = load_environment_config(workspace.root)
+            items = all_that_would_run(workspace, config, gate_suite(workspace, config))
+            untrusted = record.untrusted(items)
+            refused = untrusted.refusal("Not trusted, as it changed meanwhile") if untrusted else None
     states = {item.name: state for item, state in untrusted.items} if untrusted else {}
     if json:
         emit_json({

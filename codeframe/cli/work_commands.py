@@ -273,6 +273,8 @@ def undo(
 def _undo(workspace: Workspace, task: Task, only: Sequence[str] = (), *, to: Any) -> dict[str, Any]:
     import shlex
 
+    from codeframe.core.shown import shown
+    from codeframe.core.staged_moves import STAGED
     from codeframe.core.take_back import take_back
     from codeframe.core.undo import UNCERTAIN
 
@@ -280,9 +282,9 @@ def _undo(workspace: Workspace, task: Task, only: Sequence[str] = (), *, to: Any
     if to is not None:
         for path in result.restored:
             there = os.path.lexists(workspace.repo.toplevel / path)
-            to(f"{'restored' if there else 'removed '}  {path}")
+            to(f"{'restored' if there else 'removed '}  {shown(path)}")
         for path, reason in result.kept:
-            to(f"kept      {path} ({reason})")
+            to(f"kept      {shown(path)} ({reason})")
         if result.note:
             to(result.note)
         if back := _bring_back(workspace, result):
@@ -295,8 +297,10 @@ def _undo(workspace: Workspace, task: Task, only: Sequence[str] = (), *, to: Any
             )
         run = workspace.store.runs.latest(task.id)
         for line in work_views.moved_lines(workspace, run) if run else ():
-            to(f"Not undone: {line}")
-        if doubtful := [shlex.quote(f":/{path}") for path, reason in result.kept if reason == UNCERTAIN]:
+            if only or not result.complete or not line.startswith(STAGED):  # which came back with the files
+                to(f"Not undone: {line}")
+        doubtful = [path for path, reason in result.kept if reason == UNCERTAIN and shown(path) == path]
+        if doubtful := [shlex.quote(f":/{path}") for path in doubtful]:
             to(f"What of it is not yours, take back: cf work undo {task.id[:8]} -- {' '.join(doubtful)}")
         if not result.restored and not result.kept:
             to("There was nothing to take back.")
@@ -314,7 +318,8 @@ def _bring_back(workspace: Workspace, result: TakenBack) -> str:
     asked = ("ls-tree", "-r", "-z", "--name-only", "--full-tree", result.safety)
     stored = set(os.fsdecode(Git(workspace.repo.toplevel).run(*asked).stdout).split("\0"))
     paths = [path for path in result.restored if path in stored]
-    if len(paths) > _NAMED:  # all files, as they were a moment ago; none of them is removed
+    if len(paths) > _NAMED or any(shown(path) != path for path in paths):
+        # All files, as they were a moment ago; none of them is removed.
         return f"git restore --overlay --source={result.safety} -- :/"
     names = " ".join(shlex.quote(f":/{path}") for path in paths)
     return f"git restore --source={result.safety} -- {names}" if paths else ""

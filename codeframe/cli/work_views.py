@@ -16,6 +16,7 @@ from codeframe.cli.failures import new_failures, short
 from codeframe.cli.here import recovered_workspace, workspace_here
 from codeframe.cli.output import MARKS, STATUS_COLOURS, ago, clean, columns, emit_json, note, say, verbatim
 from codeframe.cli.run_words import done_by, engine_name, error_class, state, tokens, verdict_line
+from codeframe.core.shown import shown
 
 if TYPE_CHECKING:
     from codeframe.core.models import Run, Task
@@ -140,7 +141,7 @@ def why(task_id: str = ID, run: str | None = RUN, json: bool = JSON) -> None:
             f"  changed {files} file{'s' if files != 1 else ''} between {r['start'][:10]} and {r['end'][:10]}"
         )
         for line in r.get("files", [])[:20]:
-            say(f"    {line}")
+            say(f"    {shown(line)}")
         for commit in r.get("commits", []):
             say(f"  {'' if by_hand else 'the engine '}committed {commit}")
         for line in r.get("moved", []):
@@ -150,7 +151,7 @@ def why(task_id: str = ID, run: str | None = RUN, json: bool = JSON) -> None:
                 say(f"  {key.replace('_', ' ')}: {short(value)}")
         by_gates = r.get("gates_changed") or {}
         for line in by_gates.get("files", [])[:20]:
-            say(f"  running the gates {line}")
+            say(f"  running the gates {shown(line)}")
         for gate in (r.get("gates") or {}).get("gates", []):
             say(f"  gate {describe_gate(gate)}")
             for line in new_failures(gate):
@@ -161,7 +162,7 @@ def why(task_id: str = ID, run: str | None = RUN, json: bool = JSON) -> None:
                 say(f"    whole output: {gate['output']}")
         for row in r.get("integrity") or ():
             where = f"{row['path']}:{row['line']}" if row["line"] else row["path"]
-            say(f"  check changed: {where}: {row['words']}")
+            say(f"  check changed: {shown(where)}: {row['words']}")
     for line in chosen.evidence.get("notes", []):
         say(f"Note: {line}")
     if chosen.evidence.get("stopped_by"):
@@ -217,7 +218,7 @@ def diff(
     elif patch.strip():
         verbatim(patch, patch=True)
         if by_gates:
-            note(f"Of this, running the gates changed: {', '.join(by_gates)}.")
+            note(f"Of this, running the gates changed: {', '.join(map(shown, by_gates))}.")
         if line := _maybe_yours(workspace, chosen):
             note(line)
     else:
@@ -324,11 +325,11 @@ def follow(
 
 
 def change_lines(workspace: Workspace, run: Run) -> list[str]:
-    """The run's changed files, as `kind path`, at most 20 and a count of the rest."""
+    """The run's changed files, for people, as `kind path`, at most 20 and a count of the rest."""
     files: dict[str, None] = {}
     for record in workspace.store.runs.rounds(run.id):
         files.update(dict.fromkeys(record.get("files", [])))
-    listed = list(files)
+    listed = [shown(line) for line in files]
     return listed[:20] + ([f"… and {len(listed) - 20} more"] if len(listed) > 20 else [])
 
 
@@ -344,7 +345,7 @@ def _maybe_yours(workspace: Workspace, run: Run) -> str:
 
     paths = uncertain(workspace, run)
     more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
-    listed = ", ".join(path or "./" for path in paths[:5])
+    listed = ", ".join(shown(path) or "./" for path in paths[:5])
     return (
         f"Run {run.id[:8]}, changed after CodeFrame was killed: maybe yours: {listed}{more}" if paths else ""
     )

@@ -23,6 +23,7 @@ from codeframe.core.models import (
 )
 from codeframe.core.run_lock import lock_run, owner_unseen
 from codeframe.core.run_options import RunOptions
+from codeframe.core.shown import shown
 from codeframe.core.trust import Trust, Untrusted
 from codeframe.core.workspace import Workspace, neighbours
 from codeframe.core.would_run import would_run
@@ -320,7 +321,7 @@ def check_tree(workspace: Workspace, task: Task, request: Request) -> None:
 
 def _unaccepted(task: Task, request: Request, cf: str, run: Run, paths: list[str]) -> CodeFrameError:
     short = run.task_id[:8]
-    shown = ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
+    named = ", ".join(map(shown, paths[:3])) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
     go_on = (
         "retry" if run.status is RunStatus.FAILED and run.error_class is not ErrorClass.CRASHED else "resume"
     )
@@ -328,6 +329,6 @@ def _unaccepted(task: Task, request: Request, cf: str, run: Run, paths: list[str
     execute = f"{execute} --force" if execute and request.force else execute
     keep = f"keep it: cf work start {task.id[:8]}{execute} --keep; " if execute is not None else ""
     return CodeFrameError(
-        f"The tree still holds unaccepted work of task {short} ({run.status.value}): {shown}.",
+        f"The tree still holds unaccepted work of task {short} ({run.status.value}): {named}.",
         f"Go on with it: {cf} work {go_on} {short}; {keep}or take it back: {cf} work undo {short}",
     )

@@ -51,6 +51,7 @@ from codeframe.core.run_budget import budget_of
 from codeframe.core.run_lock import held_by_us, lock_run
 from codeframe.core.run_log import RunLog
 from codeframe.core.run_options import RunOptions, spent_limit
+from codeframe.core.shown import shown
 from codeframe.core.snapshots import Snapshot, Snapshots
 from codeframe.core.stop_switch import StopSwitch
 from codeframe.core.trust import Trust
@@ -161,7 +162,7 @@ class _Job:
         begun()
         self.run = self.store.runs.update(self.run.id, base=base.commit, end=base.commit)
         for left in base.left_out:
-            self._say(f"Not covered by snapshots: {left.path} ({left.reason}).")
+            self._say(f"Not covered by snapshots: {shown(left.path)} ({left.reason}).")
         return base
 
     def _suite(self) -> GateSuite | None:

@@ -11,6 +11,7 @@ from codeframe.core.shown import shown
 from codeframe.core.snapshots import Snapshot
 from codeframe.core.whole_file import write_whole
 
+STAGED = "what was staged of "  # how such a line begins
 _NAMED = 5
 
 
@@ -38,6 +39,6 @@ def staged_moved(git: Git, start: Snapshot, end: Snapshot, folder: Path) -> list
     paths = [shown(path) for path in sorted(back)]
     more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
     return [
-        f"what was staged of {', '.join(paths[:_NAMED])}{more} changed; to put it back type: "
+        f"{STAGED}{', '.join(paths[:_NAMED])}{more} changed; to put it back type: "
         f"git update-index -z --index-info < {shlex.quote(str(record))}"
     ]

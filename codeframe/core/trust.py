@@ -52,10 +52,10 @@ class Untrusted(NamedTuple):
         more = f" and {len(self.items) - 10} more" if len(self.items) > 10 else ""
         return f"{named}{more}." + (f" {self.problem}" if self.problem else "")
 
-    def refusal(self) -> RequirementsError:
+    def refusal(self, words: str = "Not trusted to run here") -> RequirementsError:
         """The error for a start that nobody can be asked about."""
         return RequirementsError(
-            f"Not trusted to run here: {self.named()}",
+            f"{words}: {self.named()}",
             "Look at it: cf trust --show; then type: cf trust --yes",
         )
 

@@ -297,6 +297,18 @@ def test_what_changed_under_the_question_is_asked_about_and_did_not_run(wary: Cf
     assert states(wary) == {"gate check": "changed"}  # what was shown is what was trusted
 
 
+def test_trust_says_that_it_changed_under_its_own_question(wary: Cf) -> None:
+    declare(wary)
+
+    def answer() -> bytes:
+        declare(wary, "[{name: check, command: [git, init, ran]}]")
+        return b"y\n"
+
+    said = on_terminal("trust", cwd=wary.where, env={"HOME": os.environ["HOME"]}, asked=answer)
+    assert "gate check: git init ran  (changed)" in said
+    assert "Not trusted, as it changed meanwhile: gate check (changed)." in said
+
+
 def test_a_settings_file_that_the_engine_writes_is_not_active_in_its_next_round(
     wary: Cf, engine: FakeEngine
 ) -> None:

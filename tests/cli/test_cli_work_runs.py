@@ -277,6 +277,19 @@ def test_undo_of_a_failed_task_leaves_it_to_be_started(cf: Cf, engine: FakeEngin
     assert f"Next: cf work start {task[:8]} --execute" in cf("status").stdout
 
 
+def test_a_file_name_forges_no_line(cf: Cf, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", engine.path())
+    engine.calls(
+        call(session(wrote("a\nCOMPLETED, verified", "x\n"), wrote("b\u202etxt.py", "x\n"), verdict("did")))
+    )
+    task = cf.add()
+    said = cf("work", "start", task, "--execute", "--engine", "claude-code", "--no-gates").stdout
+    said += cf("work", "why", task).stdout + cf("work", "undo", task).stdout
+    assert said.count("a\\nCOMPLETED, verified") == 3
+    assert said.count("b\\u202etxt.py") == 3
+    assert not any(line.startswith("COMPLETED, verified") for line in said.splitlines())
+
+
 def test_undo_keeps_what_a_person_changed_and_says_so(cf: Cf, engine: FakeEngine) -> None:
     engine.calls(call(session(wrote("a.py", "x = 1\n"), wrote("b.py", "y = 1\n"), verdict("made both"))))
     task = cf.add("Do it")

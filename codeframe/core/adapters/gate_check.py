@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from codeframe.core.permissions import changed_bits
+from codeframe.core.shown import shown
 from codeframe.core.snapshots import FileChange, Snapshot, Snapshots
 
 if TYPE_CHECKING:
@@ -133,4 +134,4 @@ def changed_in_words(snapshots: Snapshots, before: Snapshot, after: Snapshot) ->
 
 def _listed(items: Sequence[str]) -> str:
     more = f" and {len(items) - _LISTED} more" if len(items) > _LISTED else ""
-    return ", ".join(items[:_LISTED]) + more
+    return ", ".join(map(shown, items[:_LISTED])) + more

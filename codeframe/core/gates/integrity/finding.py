@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from codeframe.core.shown import shown
+
 TEST, SUPPRESSION, SETTING, UNREAD = "test", "suppression", "setting", "unread"
 MAX_BYTES = 1_000_000  # of a file that is looked into
 
@@ -27,7 +29,7 @@ class Finding(NamedTuple):
     test: str = ""
 
     def __str__(self) -> str:
-        return f"{self.path}{f':{self.line}' if self.line else ''}: {self.words}"
+        return f"{shown(self.path)}{f':{self.line}' if self.line else ''}: {self.words}"
 
     @property
     def key(self) -> str:
