@@ -71,7 +71,7 @@ def list_(
     """List tasks, the most urgent first."""
     from codeframe.cli.views import task_json
 
-    store = workspace_here().store
+    store = recovered_workspace().store
     wanted = _status(status) if status else None
     tasks = store.tasks.list(status=wanted, limit=limit or None)
     total = store.tasks.count(wanted)
@@ -104,7 +104,7 @@ def show(task_id: str = ID, json: bool = JSON) -> None:
     """Show one task in full."""
     from codeframe.cli.views import task_json
 
-    store = workspace_here().store
+    store = recovered_workspace().store
     task = store.tasks.find(task_id)
     if json:
         emit_json(task_json(task))

@@ -81,8 +81,13 @@ def start(
         show_plan(workspace, task, request, dry_run=dry_run, as_json=json, by_hand=by_hand)
         return
     if task.status is TaskStatus.IN_PROGRESS:
-        from codeframe.core.manual_run import hand_over
+        from codeframe.cli.trusting import had_to_ask
+        from codeframe.core.manual_run import hand_over, open_by_hand
 
+        if open_by_hand(workspace, task):  # it stays open where the engine would be refused
+            freed = task._replace(status=TaskStatus.READY)
+            while had_to_ask(workspace, plan(workspace, freed, request).untrusted):
+                pass
         if hand_over(workspace, task):
             note(f"Nothing was done in task {task.id[:8]} by hand; it goes to the engine.")
             task = workspace.store.tasks.get(task.id)

@@ -1,4 +1,5 @@
-"""The looking half of `cf work`: status, show, why, diff and logs. Nothing here changes anything."""
+"""The looking half of `cf work`: status, show, why, diff and logs. Nothing here changes anything, but that runs
+whose process is gone are closed first."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ import typer
 
 from codeframe.cli import typed
 from codeframe.cli.failures import new_failures, short
-from codeframe.cli.here import recovered_workspace, workspace_here
+from codeframe.cli.here import recovered_workspace
 from codeframe.cli.output import MARKS, STATUS_COLOURS, ago, clean, columns, emit_json, note, say, verbatim
 from codeframe.cli.run_words import done_by, engine_name, error_class, state, tokens, verdict_line
 from codeframe.core.shown import shown
@@ -68,7 +69,7 @@ def show(task_id: str = ID, json: bool = JSON) -> None:
     from codeframe.cli.views import blocker_json, run_json, task_json
     from codeframe.core.models import RunKind
 
-    workspace = workspace_here()
+    workspace = recovered_workspace()
     task = workspace.store.tasks.find(task_id)
     runs = sorted(workspace.store.runs.list(task_id=task.id), key=lambda r: r.attempt)
     blockers = workspace.store.blockers.history(task.id)
@@ -187,7 +188,7 @@ def diff(
     from codeframe.core.leftovers import chain, snapshots_of, spans, uncertain
     from codeframe.core.models import RunKind, RunStatus
 
-    workspace = workspace_here()
+    workspace = recovered_workspace()
     task, chosen = _run_of(workspace, task_id, run)
     snapshots = snapshots_of(workspace)
     runs = [chosen] if run else chain(workspace, chosen)
@@ -248,7 +249,7 @@ def logs(
 
     if raw and (tools or text):
         raise UsageError("--raw is all there is; it goes with neither --tools nor --text.", "Leave one out.")
-    workspace = workspace_here()
+    workspace = recovered_workspace()
     task, chosen = _run_of(workspace, task_id, run)
     if chosen.kind is RunKind.MANUAL:
         short = task.id[:8]

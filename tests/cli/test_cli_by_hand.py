@@ -270,6 +270,18 @@ def test_an_engine_takes_over_where_nothing_was_done(
     assert status(gated, task) == "DONE"
 
 
+def test_what_refuses_the_engine_leaves_the_run_by_hand_open(
+    cf: Cf, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", engine.path())
+    cf.trusting = False
+    commit(cf.where, "servers", {".mcp.json": "{}"})
+    task = opened(cf)
+    said = cf("work", "start", task, "--execute", "--engine", "claude-code", code=5)
+    assert "goes to the engine" not in said.stderr
+    assert latest(cf, task).status.value == "RUNNING"
+
+
 def test_a_retry_hands_failed_work_by_hand_to_an_engine(
     gated: Cf, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -77,6 +77,18 @@ def test_a_dead_run_is_named_and_closed_by_the_command_it_names(cf: Cf) -> None:
     assert cf("doctor").stdout == "Nothing to mend.\n"
 
 
+@pytest.mark.parametrize(
+    "command", ["tasks list", "tasks show ID", "work show ID", "work diff ID", "work logs ID"]
+)
+def test_no_command_shows_a_dead_run_as_running(cf: Cf, command: str) -> None:
+    task = cf.add()
+    dead_run(workspace_of(cf), task)
+    done = cf(*(task if word == "ID" else word for word in command.split()))
+    assert "was lost" in done.stderr or "crashed" in done.stderr, done.stderr
+    assert "RUNNING" not in done.stdout
+    assert "IN_PROGRESS" not in done.stdout
+
+
 def test_a_run_that_cannot_be_seen_is_named_with_what_closes_it(cf: Cf) -> None:
     dead_run(workspace_of(cf), cf.add(), host="another")
     command = found(cf, "unseen")["command"]

@@ -22,6 +22,7 @@ from codeframe.core.gates.project import Project
 from codeframe.core.gates.report import GateReport
 from codeframe.core.gates.runner import Command, not_run, out_of_time, run_gate
 
+NOT_MEASURED = "its baseline was not measured now but before, on the same files; what git ignores may differ"
 _VERSION = 2  # counts up when a fingerprint or the format changes: old baselines are then run again
 
 
@@ -60,6 +61,7 @@ class GateSuite:
         self._kept: Kept = {} if kept is None else kept
         self._of: tuple[str, str] | None = None
         self.base: dict[str, GateResult] = {}  # what `check` judges by, gate name -> result
+        self._measured: set[str] = set()  # names of the gates whose baseline is of now
         self._strict = strict
         self._growing = growing
         self._tools: dict[str, tuple[Project, Tool]] = {}
@@ -133,6 +135,7 @@ class GateSuite:
         for gate in self._gates:
             if gate.name in names:
                 now = self._run(gate, out_dir, f"{gate.name}.base", marker, cancel, clock)
+                self._measured.add(gate.name)
                 self.base[gate.name] = now if here else still_old(self.base[gate.name], now)
 
     def keep_baseline(self, *, unchanged: bool) -> None:
@@ -172,13 +175,20 @@ class GateSuite:
             self._gates += tuple(gate for gate in later if gate.name not in known)
         report = GateReport(
             tuple(
-                self._judge(gate, self.base.get(gate.name), out_dir, marker, cancel, clock)
+                self._noted(self._judge(gate, self.base.get(gate.name), out_dir, marker, cancel, clock))
                 for gate in self._gates
             )
         )
         for verdict in report.verdicts:
             self._learn(verdict.result)
         return report
+
+    def _noted(self, verdict: GateVerdict) -> GateVerdict:
+        """Says where what is new is so by a baseline that may not hold any more."""
+        name = verdict.result.gate.name
+        if not (verdict.new and name in self.base) or name in self._measured:
+            return verdict
+        return replace(verdict, note="; ".join(filter(None, (verdict.note, NOT_MEASURED))))
 
     def _learn(self, now: GateResult) -> None:
         base = self.base.get(now.gate.name)

@@ -10,6 +10,7 @@ import pytest
 
 from codeframe.core.gates import Gate, GateOutcome, declared_gates
 from codeframe.core.gates.runner import Log
+from codeframe.core.gates.suite import NOT_MEASURED
 from codeframe.core.lines import Line
 
 
@@ -48,6 +49,17 @@ def test_what_verified_a_tree_is_the_baseline_of_that_tree(counting):
     counting.based.keep("after", counting.check())
     assert counting.base("after")["count"].outcome is GateOutcome.PASSED
     assert runs(counting) == 2
+
+
+def test_what_is_new_by_a_baseline_that_was_not_measured_now_is_told_so(counting):
+    """A file that git ignores may be what is missing since: nobody's tree shows it."""
+    counting.base("one")
+    counting.write({"red": "gone.dat is missing\n"})
+    assert NOT_MEASURED not in counting.check().feedback()
+    counting.base("one")
+    report = counting.check()
+    assert NOT_MEASURED in report.feedback()
+    assert NOT_MEASURED in report.summary_lines()[0]
 
 
 def test_a_check_that_found_something_red_is_no_baseline(counting):
