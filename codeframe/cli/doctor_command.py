@@ -31,7 +31,8 @@ def doctor(
         with repository_reserved(checkup.workspace, FIX):
             for mend in mends:
                 try:
-                    note(mend())
+                    if said := mend():
+                        note(said)
                 except (CodeFrameError, OSError) as error:
                     note(str(error))
                     note(f"    {error.hint}" if isinstance(error, CodeFrameError) else "")

@@ -28,7 +28,12 @@ def add(
     lines = [line.strip("# \t") for line in content.splitlines() if line.strip("# \t")]
     if not lines:
         raise UsageError("The requirement is empty.", "Type: cf prd add FILE")
-    prd = workspace.store.prds.add(typed.title(title) if title else lines[0][:120], content)
+    prd = workspace.store.prds.add(
+        typed.title(title, "Say it shorter; the requirement itself may be long.")
+        if title
+        else lines[0][:120],
+        content,
+    )
     if json:
         emit_json(prd_json(prd))
     else:

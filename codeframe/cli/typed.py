@@ -31,13 +31,13 @@ def utf8(value: str, what: str) -> str:
     return value
 
 
-def title(value: str) -> str:
-    """A title: `text` as one line, at most MAX_TITLE characters."""
+def title(value: str, shorter: str = "Say it shorter, and the rest in the description.") -> str:
+    """A title: `text` as one line, at most MAX_TITLE characters; `shorter` is the hint where it has more."""
     line = " ".join(text(value, "title").split())
     if len(line) > MAX_TITLE:
         raise UsageError(
             f"A title has at most {MAX_TITLE} characters; this one has {len(line)}.",
-            "Say it shorter, and the rest with --description.",
+            shorter,
         )
     return line
 

@@ -315,7 +315,9 @@ def _rescue(path: Path) -> str:
 def _end(begun_by: str) -> str:
     from codeframe.core.process_sweep import end_marked
 
-    return f"Ended: {'; '.join(end_marked(f'{begun_by}/', prefix=True)) or 'nothing that was left'}."
+    # Nothing where the finding before was of the same `cf`: all of its are ended at once.
+    ended = end_marked(f"{begun_by}/", prefix=True)
+    return f"Ended: {'; '.join(ended)}." if ended else ""
 
 
 def _delete_refs(workspace: Workspace, task_id: str) -> str:

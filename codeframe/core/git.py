@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import select
@@ -16,6 +17,7 @@ from typing import IO, BinaryIO, NamedTuple, cast
 
 from codeframe.core.errors import CodeFrameError, RequirementsError, UsageError
 from codeframe.core.git_watch import Call, git_folder_above, watch
+from codeframe.core.safe_read import read_regular
 
 MINIMUM_VERSION = (2, 38)  # `git merge-tree --write-tree`
 
@@ -223,7 +225,7 @@ def discover(path: Path) -> Repo:
         lines = [Git(path).text("rev-parse", "--path-format=absolute", question) for question in questions]
     if done.exit_code == 0 and len(lines) == 3:
         repo = Repo(*(Path(line).resolve() for line in lines))
-        if path.resolve().is_relative_to(repo.toplevel) and os.path.lexists(repo.toplevel / ".git"):
+        if path.resolve().is_relative_to(repo.toplevel) and _leads_to(repo.toplevel / ".git", repo.git_dir):
             return repo
     require_version()
     if misled := _misled(path):
@@ -298,6 +300,16 @@ def _spawn(
         )
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _leads_to(place: Path, git_dir: Path) -> bool:
+    """Whether a tree's `.git`, a folder or a file that names one, is `git_dir`."""
+    with contextlib.suppress(OSError):
+        if place.is_file():
+            named = os.fsdecode(read_regular(place, 10_000)).removeprefix("gitdir:").strip()
+            place = place.parent / named
+        return place.resolve() == git_dir
+    return False
 
 
 def settings_of(config: Path) -> list[str]:

@@ -171,7 +171,12 @@ def test_an_open_run_by_hand_is_not_dead_and_its_gates_are_left_over_when_their_
 
 def test_the_gate_of_a_killed_gates_run_is_ended_by_fix_and_that_of_a_living_one_is_not(cf: Cf) -> None:
     here = cf.where / "gate.pid"
-    cf("config", "set", "gates", "[{name: slow, command: [sh, -c, 'echo $$ > gate.pid; exec sleep 60']}]")
+    cf(
+        "config",
+        "set",
+        "gates",
+        "[{name: slow, command: [sh, -c, 'sleep 60 & echo $$ > gate.pid; exec sleep 60']}]",
+    )
     cf.add()
     trust(cf.where, os.environ)
     run = subprocess.Popen([*CF, "gates", "run"], cwd=cf.where, stderr=subprocess.DEVNULL)
@@ -186,7 +191,9 @@ def test_the_gate_of_a_killed_gates_run_is_ended_by_fix_and_that_of_a_living_one
         run.wait()
     assert is_alive(gate)
     assert str(gate.pid) in cf("doctor", code=1).stdout
-    assert str(gate.pid) in mended_by_fix(cf)
+    said = mended_by_fix(cf)
+    assert str(gate.pid) in said
+    assert said.count("Ended:") == 1  # both processes of it
     assert not is_alive(gate)
 
 

@@ -182,7 +182,7 @@ def test_set_changes_one_field(cf: Cf) -> None:
         (["colour", "red"], 2, "A task has no field colour; it has status"),
         (["id", "x"], 2, "A task has no field id"),
         (["priority", "x"], 2, "priority takes a whole number"),
-        (["title", " "], 2, "needs a title"),
+        (["title", " "], 2, "in a line"),
         (["engine", "nope"], 2, "There is no engine 'nope'"),
         (["title"], 2, "VALUE is missing"),
         ([], 2, "1 word came"),

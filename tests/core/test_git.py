@@ -317,12 +317,16 @@ def test_a_long_input_is_whole_or_not_there(repo: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("bare", "true"), ("worktree", "/nowhere"), ("worktree", "../..")]
+    ("key", "value"),
+    [("bare", "true"), ("worktree", "/nowhere"), ("worktree", "../.."), ("worktree", "OTHER")],
 )
 def test_a_setting_that_leads_git_away_from_the_tree_is_named_with_what_ends_it(
     repo: Path, key: str, value: str
 ) -> None:
     settings = repo / ".git/config"
+    if value == "OTHER":  # a folder above that has a `.git` of its own
+        value = str(repo.parent)
+        (repo.parent / ".git").mkdir()
     git(repo, "config", f"core.{key}", value)
     with pytest.raises(UsageError, match=f"says core.{key}") as refused:
         discover(repo)

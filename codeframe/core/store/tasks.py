@@ -305,7 +305,7 @@ def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
     if "title" in values:
         values["title"] = values["title"].strip()
         if not values["title"]:
-            raise UsageError("A task needs a title.", 'Type: cf tasks add "what is to be done"')
+            raise UsageError("A task needs a title.", "Say in a line what is to be done.")
     if abs(values.get("priority", 0)) > _LARGEST_PRIORITY:
         raise UsageError(
             f"A priority lies between -{_LARGEST_PRIORITY} and {_LARGEST_PRIORITY}.", "Type: --priority 1"
