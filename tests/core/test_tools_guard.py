@@ -111,6 +111,28 @@ bash <<EOF\ngit push\nEOF
 echo 'open quote; git push
 ls\nrm -rf .
 git \\npush
+env -i git reset --hard
+git reset --har
+git reset --merge
+git checkout --forc main
+git checkout -B main
+git switch -C main
+git branch -f main HEAD~3
+git rm -rf .
+git rm -rf -q -- .
+git restore :/.
+git restore '**'
+git checkout ':(top)'
+cd .. && rm -rf project
+(cd sub && ls); rm -rf .
+ls | xargs rm -rf
+find . | xargs rm -rf
+git ls-files | xargs rm
+find . -name '*' -delete
+> .git/HEAD
+echo x | tee .git/config
+cp /dev/null .git/index
+truncate -s 0 .git/index
 """.strip().splitlines()
 
 ALLOWED = r"""
@@ -160,6 +182,22 @@ pytest -k 'not push'
 which sudo
 command -v git
 npm run reset --hard
+cd build && rm -rf lib
+cd /tmp && rm -rf scratch
+find . -name __pycache__ | xargs rm -rf
+ls | grep pyc | xargs rm
+git ls-files -o | xargs rm
+echo build >> .git/info/exclude
+cp hook .git/hooks/pre-commit
+cp .git/config /tmp/kept
+cat .git/HEAD > head.txt
+env -i make
+stdbuf -o L make
+git rm -r old
+git rm -r --cached .
+git reset -q
+git restore :/a.py
+git stash apply
 docker compose up -d
 """.strip().splitlines()
 

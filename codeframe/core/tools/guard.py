@@ -6,10 +6,10 @@ a model types in good faith and a person would regret. Refused are:
 - `sudo`, `doas`, `su`, `pkexec`; shutting down the machine; `pkill`, `killall`, `kill` of pid -1;
 - `mkfs` and other tools that write file systems, `dd` to a device, redirection to a device, fork bombs;
 - `rm -r`, `find -delete`, `shred`, `mv`, recursive `chmod` and `chown` on the workspace itself, on anything
-  it lies in (`/`), on the home folder, and anything like it below `.git`;
-- git: `push`; `reset --hard`; `clean -f`; `checkout` and `restore` of everything, `checkout -f`, `switch -f`;
-  `stash` except to look; `branch -D`, `update-ref`, `reflog expire`, `filter-branch`, `worktree remove`,
-  `gc --prune`, `prune`: people's uncommitted work may be in the tree, and the only copy of a run's in a ref.
+  it lies in (`/`), on the home folder, and anything like it below `.git`, writing over git's files there included;
+- git: `push`; `reset --hard`; `clean -f`; `checkout`, `restore` and `rm` of everything, `checkout -f` and `-B`,
+  `switch -f` and `-C`; `stash` except to look; `branch -D` and `-f`, `update-ref`, `reflog expire`,
+  `filter-branch`, `worktree remove`, `gc --prune`, `prune`: people's uncommitted work may be in the tree, and the only copy of a run's in a ref.
 """
 
 from __future__ import annotations
@@ -36,15 +36,14 @@ _ELEVATED = frozenset({"sudo", "doas", "su", "pkexec"})
 _POWER = frozenset({"shutdown", "reboot", "halt", "poweroff"})
 _BROAD = frozenset({"pkill", "killall"})
 _FORMATTING = frozenset({"fdisk", "sfdisk", "parted", "wipefs", "mkswap", "diskutil"})
-# Programs that start another one: how many words of their own come before it, options apart.
-_STARTERS: Mapping[str, int] = {
-    "env": 0, "command": 0, "exec": 0, "builtin": 0, "nohup": 0, "time": 0, "nice": 0, "ionice": 0,
-    "setsid": 0, "stdbuf": 0, "xargs": 0, "timeout": 1,
-    "if": 0, "while": 0, "until": 0, "then": 0, "do": 0, "else": 0, "!": 0, "{": 0,
+# Programs that start another one, and the letters of their options that take the next word.
+_STARTERS: Mapping[str, str] = {
+    "env": "uC", "command": "", "exec": "a", "builtin": "", "nohup": "", "time": "fo", "nice": "n",
+    "ionice": "cnp", "setsid": "", "stdbuf": "ioe", "xargs": "adEILnPs", "timeout": "ks",
+    "if": "", "while": "", "until": "", "then": "", "do": "", "else": "", "!": "", "{": "",
 }  # fmt: skip
-_STARTERS_VALUES = frozenset(
-    {"-n", "-u", "-I", "-L", "-P", "-s", "-k", "-i", "-o", "-e"}
-)  # take the next word
+_OWN_WORDS = {"timeout": 1}  # before the command, options apart
+_WRITTEN_BY_PEOPLE = ("hooks", "info")  # below .git
 _MAX_DEPTH = 4
 
 
@@ -55,8 +54,30 @@ def refusal(command: str, workspace: str, home: str | None = None) -> str | None
     """
     if _FORK_BOMB.search(command):
         return "That is a fork bomb."
-    places = _Places(os.path.realpath(workspace), os.path.realpath(home or os.path.expanduser("~")))
-    return next((why for argv in _simple_commands(command) if (why := _judge(argv, places))), None)
+    # A `cd` may fail, or be in a subshell: what comes after it may run there or where it was before.
+    places = [_Places(os.path.realpath(workspace), os.path.realpath(home or os.path.expanduser("~")))]
+    before: list[str] = []
+    for argv in _simple_commands(command):
+        for place in places:
+            if why := _judge(argv, place) or _fed(before, argv, place):
+                return why
+        if argv[0] in ("cd", "pushd"):
+            places.append(places[-1].after_cd(argv[1:]))
+        before = argv
+    return None
+
+
+def _fed(before: Sequence[str], argv: Sequence[str], places: _Places) -> str | None:
+    """The same for `rm` by xargs, of what the command `before` lists."""
+    if argv[0] != "xargs" or argv[1:2] != ["rm"] or not before:
+        return None
+    name, words = PurePosixPath(before[0]).name, list(before[1:])
+    if name == "find":
+        return _find([*words, "-delete"], places)
+    everything = name == "git" and _after_git_options(words) == ["ls-files"]
+    if everything or (name == "ls" and any(map(places.precious, _operands(words) or ["."]))):
+        return f"xargs rm would remove all that {name} lists."
+    return None
 
 
 def _judge(argv: Sequence[str], places: _Places) -> str | None:
@@ -75,6 +96,8 @@ def _judge(argv: Sequence[str], places: _Places) -> str | None:
         return "dd would write to a device."
     if name == ">" and words and _DEVICE.match(words[0]):
         return f"That would write to the device {words[0]}."
+    if name in _WRITES and any(places.is_gits(path) for path in _WRITES[name](words)):
+        return f"{name} would write over git's own files."
     judge = _BY_NAME.get(name)
     return judge(words, places) if judge else None
 
@@ -82,20 +105,34 @@ def _judge(argv: Sequence[str], places: _Places) -> str | None:
 class _Places:
     """What must not be taken away as a whole."""
 
-    def __init__(self, workspace: str, home: str) -> None:
+    def __init__(self, workspace: str, home: str, here: str | None = None) -> None:
         self.workspace = workspace
         self._home = home
+        self._here = here or workspace
 
-    def precious(self, word: str) -> str | None:
-        """What `word`, a path as typed in a command that starts in the workspace, would hit; None: nothing."""
+    def after_cd(self, words: Sequence[str]) -> _Places:
+        """The same, typed after a `cd`."""
+        path = self._path((_operands(words) or ["~"])[0])
+        return self if "$" in path else _Places(self.workspace, self._home, path)
+
+    def is_gits(self, word: str) -> bool:
+        """Whether `word` is a file of git's that people do not write."""
+        _, git, below = self._path(word).partition("/.git/")
+        return bool(git) and below.split("/")[0] not in _WRITTEN_BY_PEOPLE
+
+    def _path(self, word: str) -> str:
         for written, meant in _MOVED.items():
             word = word.replace(written, meant)
         if word == "~" or word.startswith("~/"):
             word = self._home + word[1:]
+        return os.path.normpath(os.path.join(self._here, word))
+
+    def precious(self, word: str) -> str | None:
+        """What `word`, a path as typed in a command that starts in the workspace, would hit; None: nothing."""
         # A trailing `*` takes all there is in the folder.
-        while (short := re.sub(r"(^|/)(\.?\*|\.\[!?.*\]\*|\{[^}]*\})$", r"\1", word)) != word:
+        while (short := re.sub(r"(^|/)(\.?\*+|\.\[!?.*\]\*|\{[^}]*\})$", r"\1", word)) != word:
             word = short
-        path = os.path.normpath(os.path.join(self.workspace, word))
+        path = self._path(word)
         if ".git" in path.lower().split("/"):
             return "git's own files"
         if path == self.workspace:
@@ -149,7 +186,11 @@ def _find(words: list[str], places: _Places) -> str | None:
         for before, after in itertools.pairwise(words)
         if before in ("-exec", "-execdir", "-ok")
     )
-    if not removes or any(re.match(r"-i?(name|path|wholename|regex)$", word) for word in words):
+    named = itertools.pairwise(words)
+    if not removes or any(
+        re.match(r"-i?(name|path|wholename|regex)$", test) and value not in ("*", ".*")
+        for test, value in named
+    ):
         return None
     tests = next((n for n, word in enumerate(words) if word.startswith(("-", "(", "!"))), len(words))
     for path in words[:tests] or ["."]:
@@ -166,19 +207,29 @@ def _git(words: list[str], places: _Places) -> str | None:
     paths = _operands(rest)
     if name == "push":
         return "git push: publishing is done after the checks, not by you."
-    if name == "reset" and "--hard" in rest:
-        return "git reset --hard throws away uncommitted work, people's too; edit the files back instead."
+    if (name == "reset" and (_has(rest, "", "--hard") or _has(rest, "", "--merge"))) or (
+        name == "read-tree" and _has(rest, "", "--reset")
+    ):
+        return (
+            f"git {name} like this throws away uncommitted work, people's too; edit the files back instead."
+        )
     if name == "clean" and _has(rest, "f", "--force") and not _has(rest, "n", "--dry-run"):
         return "git clean -f removes files nobody can bring back; remove single files with rm."
-    if name in ("checkout", "switch") and (_has(rest, "f", "--force") or "--discard-changes" in rest):
+    if (name == "checkout" and _has(rest, "B", "")) or (
+        name == "switch" and _has(rest, "C", "--force-create")
+    ):
+        return f"git {name} of a branch that is there moves it and may lose commits; take a new name."
+    if name in ("checkout", "switch") and (_has(rest, "f", "--force") or _has(rest, "", "--discard-changes")):
         return f"git {name} -f throws away uncommitted work, people's too."
     only_index = name == "restore" and "--staged" in rest and "--worktree" not in rest
     if name in ("checkout", "restore") and not only_index and any(_everything(p, places) for p in paths):
         return f"git {name} of everything throws away uncommitted work, people's too; name single files."
+    if name == "rm" and not _has(rest, "", "--cached") and any(_everything(p, places) for p in paths):
+        return "git rm of everything takes away people's files; name single files."
     if name == "stash" and (rest[:1] or ["push"])[0] not in ("list", "show", "create", "apply"):
         return "git stash takes away uncommitted work, people's too."
-    if name == "branch" and _has(rest, "D", "--delete"):
-        return "git branch -D may lose commits."
+    if name == "branch" and (_has(rest, "DfM", "--delete") or _has(rest, "", "--force")):
+        return "git branch -D and -f may lose commits."
     if name in ("update-ref", "filter-branch", "filter-repo", "prune"):
         return f"git {name} may lose commits."
     if (name == "reflog" and rest[:1] in (["expire"], ["delete"])) or (
@@ -191,7 +242,8 @@ def _git(words: list[str], places: _Places) -> str | None:
 
 
 def _everything(path: str, places: _Places) -> bool:
-    return path in (":/", ":", "*", ":/*") or places.precious(path) is not None
+    within = re.sub(r"^:(/|\([^)]*\))?", "", path)
+    return within in ("", "*") or places.precious(within) is not None
 
 
 def _after_git_options(words: list[str]) -> list[str]:
@@ -219,12 +271,25 @@ _BY_NAME: Mapping[str, Callable[[list[str], _Places], str | None]] = {
 def _has(words: Sequence[str], letters: str, long: str) -> bool:
     """Whether an option is among the words: one of `letters` in a short cluster, or `long`."""
     return any(
-        word == long or (re.fullmatch(r"-[A-Za-z]+", word) and set(letters) & set(word[1:])) for word in words
+        (len(word) > 3 and long.startswith(word))
+        or (re.fullmatch(r"-[A-Za-z]+", word) and set(letters) & set(word[1:]))
+        for word in words
     )
 
 
 def _operands(words: Sequence[str]) -> list[str]:
     return [word for word in words if word == "-" or not word.startswith("-")]
+
+
+# Where a program writes to: what it would write over.
+_WRITES: Mapping[str, Callable[[list[str]], list[str]]] = {
+    ">": _operands,
+    "tee": _operands,
+    "truncate": _operands,
+    "cp": lambda words: _operands(words)[1:][-1:],
+    "ln": lambda words: _operands(words)[1:][-1:],
+    "dd": lambda words: [word[3:] for word in words if word.startswith("of=")],
+}
 
 
 # -- taking a command line apart --------------------------------------------------------------------
@@ -278,9 +343,12 @@ def _unwrapped(argv: list[str], depth: int) -> Iterator[list[str]]:
             break
         argv.pop(0)
         while argv and argv[0].startswith("-"):
-            if argv.pop(0) in _STARTERS_VALUES and argv:
+            option = argv.pop(0)
+            if len(option) == 2 and option[1] in _STARTERS[name] and argv:
                 argv.pop(0)
-        del argv[: _STARTERS[name]]
+        del argv[: _OWN_WORDS.get(name, 0)]
+        if name == "xargs" and argv:
+            yield ["xargs", PurePosixPath(argv[0]).name, *argv[1:]]
     if not argv:
         return
     yield argv
