@@ -319,6 +319,7 @@ def _bring_back(workspace: Workspace, result: TakenBack) -> str:
     import shlex
 
     from codeframe.core.git import Git
+    from codeframe.core.shown import shown
 
     asked = ("ls-tree", "-r", "-z", "--name-only", "--full-tree", result.safety)
     stored = set(os.fsdecode(Git(workspace.repo.toplevel).run(*asked).stdout).split("\0"))

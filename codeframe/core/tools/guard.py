@@ -9,7 +9,8 @@ a model types in good faith and a person would regret. Refused are:
   it lies in (`/`), on the home folder, and anything like it below `.git`, writing over git's files there included;
 - git: `push`; `reset --hard`; `clean -f`; `checkout`, `restore` and `rm` of everything, `checkout -f` and `-B`,
   `switch -f` and `-C`; `stash` except to look; `branch -D` and `-f`, `update-ref`, `reflog expire`,
-  `filter-branch`, `worktree remove`, `gc --prune`, `prune`: people's uncommitted work may be in the tree, and the only copy of a run's in a ref.
+  `filter-branch`, `worktree remove`, `gc --prune`, `prune`: people's uncommitted work may be in the tree,
+  and the only copy of a run's in a ref.
 """
 
 from __future__ import annotations
