@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import stat
 from pathlib import Path
 
@@ -26,7 +25,7 @@ def write_named(path: Path, content: bytes) -> None:
     permissions of a file that is there stay."""
     place = regular_place(path)
     kept = stat.S_IMODE(place.stat().st_mode) if place.exists() else None
-    _put(place, place.with_name(f".{secrets.token_hex(6)}{HALF_WRITTEN}"), content, 0o666, kept)
+    _put(place, place.with_name(f".{os.urandom(6).hex()}{HALF_WRITTEN}"), content, 0o666, kept)
 
 
 def regular_place(path: Path) -> Path:

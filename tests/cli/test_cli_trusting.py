@@ -305,7 +305,7 @@ def test_trust_says_that_it_changed_under_its_own_question(wary: Cf) -> None:
         return b"y\n"
 
     said = on_terminal("trust", cwd=wary.where, env={"HOME": os.environ["HOME"]}, asked=answer)
-    assert "gate check: git init ran  (changed)" in said
+    assert "git init ran  (changed)" in said
     assert "Not trusted, as it changed meanwhile: gate check (changed)." in said
 
 

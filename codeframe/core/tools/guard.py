@@ -9,8 +9,8 @@ a model types in good faith and a person would regret. Refused are:
   it lies in (`/`), on the home folder, and anything like it below `.git`, writing over git's files there included;
 - git: `push`; `reset --hard`; `clean -f`; `checkout`, `restore` and `rm` of everything, `checkout -f` and `-B`,
   `switch -f` and `-C`; `stash` except to look; `branch -D` and `-f`, `update-ref`, `reflog expire`,
-  `filter-branch`, `worktree remove`, `gc --prune`, `prune`: people's uncommitted work may be in the tree,
-  and the only copy of a run's in a ref.
+  `filter-branch`, `worktree remove`, `gc --prune`, `prune`: people's uncommitted work may be in the
+  tree, and the only copy of a run's in a ref.
 """
 
 from __future__ import annotations
@@ -208,12 +208,9 @@ def _git(words: list[str], places: _Places) -> str | None:
     paths = _operands(rest)
     if name == "push":
         return "git push: publishing is done after the checks, not by you."
-    if (name == "reset" and (_has(rest, "", "--hard") or _has(rest, "", "--merge"))) or (
-        name == "read-tree" and _has(rest, "", "--reset")
-    ):
-        return (
-            f"git {name} like this throws away uncommitted work, people's too; edit the files back instead."
-        )
+    throwing = {"reset": ("--hard", "--merge"), "read-tree": ("--reset",)}.get(name, ())
+    if option := next((each for each in throwing if _has(rest, "", each)), None):
+        return f"git {name} {option} throws away uncommitted work, people's too; edit the files back instead."
     if name == "clean" and _has(rest, "f", "--force") and not _has(rest, "n", "--dry-run"):
         return "git clean -f removes files nobody can bring back; remove single files with rm."
     if (name == "checkout" and _has(rest, "B", "")) or (
