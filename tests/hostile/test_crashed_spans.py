@@ -21,6 +21,8 @@ from tests.kit.repos import git, write
 from tests.kit.scenario import Steps, call, delete, hang, sh, touch, wait_for
 from tests.kit.waiting import wait_until
 
+pytestmark = pytest.mark.engine  # at length: no engine needed, but minutes (make test-engines)
+
 WORK = "x = 1\n"
 MAYBE = "changed after CodeFrame was killed: maybe yours"
 
@@ -115,7 +117,7 @@ def test_what_may_be_a_persons_is_taken_back_when_it_is_named(stage: Stage) -> N
     # Named after the whole undo.
     assert "removed   new/b.py" in undo(stage, task, "new/b.py")
     assert not stage.is_there("new")
-    assert "is not among what the engine changed" in undo(stage, task, "staged.txt", exit=2)
+    assert "is not among what the task changed" in undo(stage, task, "staged.txt", exit=2)
     assert "is outside the working tree" in undo(stage, task, "../elsewhere", exit=2)
     assert "is undone already" in undo(stage, task, exit=1)
     assert "restored  README.md" in undo(stage, task, ":/README.md")

@@ -17,6 +17,8 @@ from tests.kit.repos import git_home, make_repo, write
 from tests.kit.scenario import call
 from tests.kit.waiting import wait_until
 
+pytestmark = pytest.mark.engine  # at length: no engine needed, but minutes (make test-engines)
+
 __all__ = ["git_home"]
 
 WORK = "x = 1\n"

@@ -30,7 +30,7 @@ def test_paths_with_spaces_accents_and_worse(tmp_path: Path, name: str) -> None:
     outcome = stage.start(task, gates=True)
     outcome.expect(0, "COMPLETED", None, "DONE")
     outcome.check_work_kept(mine, "new\n")
-    assert f"{name} é".replace("\n", "") in outcome.said.stdout.replace("\n", "")
+    assert f"{name} é".replace("\n", "\\n") in outcome.said.stdout
     assert stage.cf("work", "undo", task.id).exit_code == 0
     assert stage.read(mine) == "old\n"
     assert not stage.is_there(f"{name} é")
