@@ -494,7 +494,10 @@ def test_who_dropped_marker_session_and_parent_does_not_survive(run: Runner) -> 
 def test_an_orphan_while_two_are_watched_is_ended_by_the_last(tmp_path: Path) -> None:
     first, second = Runner(tmp_path), Runner(tmp_path)
     left, go = tmp_path / "left", tmp_path / "go"
-    code = f"env -i setsid sh -c 'echo $$ > {left}.new; mv {left}.new {left}; exec sleep 300' >/dev/null 2>&1 & exit 0"
+    code = (
+        f"env -i setsid sh -c 'echo $$ > {left}.new; mv {left}.new {left}; exec sleep 300' >/dev/null 2>&1 &"
+    )
+    code += f" until test -e {left}; do sleep 0.01; done"  # it has a session of its own by now
     outcomes: list[ProcessOutcome] = []
 
     def other() -> None:
