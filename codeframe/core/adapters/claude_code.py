@@ -56,7 +56,8 @@ _WRITERS = dict.fromkeys(("Write", "Edit", "MultiEdit"), "file_path") | {"Notebo
 _NOT_COMMANDS = frozenset({"Agent", "Task", "StructuredOutput"})
 _SESSION_TAKEN = "is already in use"
 
-_USAGE_STEP = 1000  # tokens between two events that tell what is used up
+_USAGE_STEP = 1000  # tokens between two events that tell what is used up, at least
+_USED = (("input_tokens", "cache_creation_input_tokens"), ("cache_read_input_tokens",), ("output_tokens",))
 
 
 class ClaudeCodeAdapter(SubprocessAdapter):
@@ -120,7 +121,7 @@ class ClaudeCodeAdapter(SubprocessAdapter):
         self._calls: dict[str, tuple[str, str]] = {}  # tool_use id -> (tool, the path it writes or "")
         self._succeeded = 0
         self._call: object = None  # the id of the message that is being told
-        self._spent, self._told_tokens = TokenUsage(), 0
+        self._spent, self._tell_at = [0, 0, 0], _USAGE_STEP  # tokens as in TokenUsage
         self._quota_resets_at: float | None = None
         self._assistant_error = ""
         self._model: str | None = None
@@ -238,16 +239,13 @@ class ClaudeCodeAdapter(SubprocessAdapter):
 
     def _used_so_far(self, usage: dict[str, Any]) -> Iterator[AgentEvent]:
         """What is known before the end: of the output only what its first block tells, which is nearly nothing."""
-        self._spent += TokenUsage(
-            input_tokens=int(
-                sum(map(number_of, map(usage.get, ("input_tokens", "cache_creation_input_tokens"))))
-            ),
-            cached_input_tokens=int(number_of(usage.get("cache_read_input_tokens"))),
-            output_tokens=int(number_of(usage.get("output_tokens"))),
-        )
-        if self._spent.input_tokens - self._told_tokens >= _USAGE_STEP:
-            self._told_tokens = self._spent.input_tokens
-            yield used_so_far(self._spent)
+        spent = self._spent
+        for at, keys in enumerate(_USED):
+            for key in keys:
+                spent[at] += int(number_of(usage.get(key)))
+        if spent[0] >= self._tell_at:  # not each time: a flood of messages would be slowed by it
+            self._tell_at = spent[0] + max(_USAGE_STEP, spent[0] // 50)
+            yield used_so_far(TokenUsage(spent[0], spent[1], spent[2]))
 
     def _tool_results(self, obj: dict[str, Any]) -> Iterator[AgentEvent]:
         for block in dicts_in(dict_of(obj.get("message")).get("content")):
