@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from codeframe.core.models import ErrorClass, TokenUsage, utc_now
+from codeframe.core.models import ErrorClass, TokenUsage
 
 __all__ = [
     "AgentAdapter",
@@ -116,7 +117,7 @@ class AgentEvent:
 
     type: str
     message: str
-    timestamp: datetime = field(default_factory=utc_now)
+    timestamp: datetime = field(default_factory=partial(datetime.now, UTC))
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 

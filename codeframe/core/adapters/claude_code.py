@@ -57,7 +57,6 @@ _NOT_COMMANDS = frozenset({"Agent", "Task", "StructuredOutput"})
 _SESSION_TAKEN = "is already in use"
 
 _USAGE_STEP = 1000  # tokens between two events that tell what is used up, at least
-_USED = (("input_tokens", "cache_creation_input_tokens"), ("cache_read_input_tokens",), ("output_tokens",))
 
 
 class ClaudeCodeAdapter(SubprocessAdapter):
@@ -121,7 +120,8 @@ class ClaudeCodeAdapter(SubprocessAdapter):
         self._calls: dict[str, tuple[str, str]] = {}  # tool_use id -> (tool, the path it writes or "")
         self._succeeded = 0
         self._call: object = None  # the id of the message that is being told
-        self._spent, self._tell_at = [0, 0, 0], _USAGE_STEP  # tokens as in TokenUsage
+        self._fresh, self._cached, self._output = 0.0, 0.0, 0.0  # tokens as in TokenUsage
+        self._tell_at: float = _USAGE_STEP
         self._quota_resets_at: float | None = None
         self._assistant_error = ""
         self._model: str | None = None
@@ -215,7 +215,8 @@ class ClaudeCodeAdapter(SubprocessAdapter):
         message = dict_of(obj.get("message"))
         if (call := message.get("id")) != self._call:  # each block of a message repeats its usage
             self._call = call
-            events += self._used_so_far(dict_of(message.get("usage")))
+            if used := self._used_so_far(dict_of(message.get("usage"))):
+                events.append(used)
         for block in dicts_in(message.get("content")):
             kind = block.get("type")
             if kind == "text" and not obj.get("error") and (text := spoken(block.get("text"))):
@@ -237,15 +238,16 @@ class ClaudeCodeAdapter(SubprocessAdapter):
         elif tool != "StructuredOutput":
             yield AgentEvent("progress", f"{tool} {path or about(given)}".strip())
 
-    def _used_so_far(self, usage: dict[str, Any]) -> Iterator[AgentEvent]:
+    def _used_so_far(self, usage: dict[str, Any]) -> AgentEvent | None:
         """What is known before the end: of the output only what its first block tells, which is nearly nothing."""
-        spent = self._spent
-        for at, keys in enumerate(_USED):
-            for key in keys:
-                spent[at] += int(number_of(usage.get(key)))
-        if spent[0] >= self._tell_at:  # not each time: a flood of messages would be slowed by it
-            self._tell_at = spent[0] + max(_USAGE_STEP, spent[0] // 50)
-            yield used_so_far(TokenUsage(spent[0], spent[1], spent[2]))
+        told = usage.get
+        self._fresh += number_of(told("input_tokens")) + number_of(told("cache_creation_input_tokens"))
+        self._cached += number_of(told("cache_read_input_tokens"))
+        self._output += number_of(told("output_tokens"))
+        if self._fresh < self._tell_at:  # not each time: a flood of messages would be slowed by it
+            return None
+        self._tell_at = self._fresh + max(_USAGE_STEP, self._fresh // 50)
+        return used_so_far(TokenUsage(int(self._fresh), int(self._cached), int(self._output)))
 
     def _tool_results(self, obj: dict[str, Any]) -> Iterator[AgentEvent]:
         for block in dicts_in(dict_of(obj.get("message")).get("content")):

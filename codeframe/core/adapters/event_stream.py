@@ -30,7 +30,7 @@ class EventStream:
         self._changed = threading.Condition()
         # Two queues, merged by number when read: dropping the oldest output costs the same however
         # many other events wait.
-        self._outputs: deque[tuple[int, AgentEvent]] = deque()
+        self._outputs: deque[tuple[int, AgentEvent]] = deque(maxlen=limit)
         self._others: deque[tuple[int, AgentEvent]] = deque()
         self._number = 0
         self._opened = 0  # how many times open() was called
@@ -53,12 +53,13 @@ class EventStream:
         with self._changed:
             # Who waits waits for the first of them.
             first = not self._outputs and not self._others
-            for number, event in enumerate(events, self._number + 1):
-                (self._outputs if event.type == "output" else self._others).append((number, event))
+            numbered = list(enumerate(events, self._number))
             self._number += len(events)
-            while len(self._outputs) > self._limit:
-                self._outputs.popleft()
-                self.dropped += 1
+            outputs = [one for one in numbered if one[1].type == "output"]
+            if len(outputs) < len(numbered):
+                self._others.extend(one for one in numbered if one[1].type != "output")
+            self.dropped += max(0, len(self._outputs) + len(outputs) - self._limit)
+            self._outputs.extend(outputs)  # the oldest make room
             if first and events:
                 self._changed.notify_all()
 
@@ -114,4 +115,4 @@ class EventStream:
             and self._opened == opening
             and not self._others
         ):
-            time.sleep(0.02)  # no condition: it would wake for each event of the flood
+            time.sleep(0.1)  # no condition: it would wake for each event of the flood

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import Any
 
 from jiter import from_json
+
+_TOO_LARGE = 2**53
 
 
 def object_in(text: str) -> dict[str, Any] | None:
@@ -36,9 +37,9 @@ def text_of(value: object) -> str:
 
 def number_of(value: object) -> float:
     """A finite number, not negative and small enough to be counted with; 0 for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return 0
-    return value if 0 <= value < 2**53 and math.isfinite(value) else 0
+    if type(value) is int or type(value) is float:  # no bool, which is an int too
+        return value if 0 <= value < _TOO_LARGE else 0  # NaN and the infinities are not in between
+    return 0
 
 
 def dict_of(value: object) -> dict[str, Any]:
@@ -53,4 +54,4 @@ def list_of(value: object) -> list[Any]:
 
 def dicts_in(value: object) -> list[dict[str, Any]]:
     """The objects in a list; [] for anything else."""
-    return [one for one in list_of(value) if isinstance(one, dict)]
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

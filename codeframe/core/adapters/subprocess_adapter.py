@@ -332,7 +332,7 @@ class SubprocessAdapter(ABC):
 
     def _say(self, *events: AgentEvent) -> None:
         # Made presentable when somebody reads it: in a flood nobody does. Only what is long does not wait.
-        self._events.put(*(e if len(e.message) <= MAX_MESSAGE_CHARS else self._shown(e) for e in events))
+        self._events.put(*[e if len(e.message) <= MAX_MESSAGE_CHARS else self._shown(e) for e in events])
 
     def _shown(self, event: AgentEvent) -> AgentEvent:
         message = self._presentable(event.message)[:MAX_MESSAGE_CHARS]

@@ -20,7 +20,7 @@ from codeframe.core.safe_read import open_regular
 
 TRANSCRIPT_NAME = "transcript.jsonl"
 MAX_BYTES = 64 * 1024 * 1024
-PENDING_BYTES = 2 * 1024 * 1024
+PENDING_BYTES = 1024 * 1024
 FLUSH_S = 0.8
 
 
@@ -41,7 +41,7 @@ class TranscriptWriter:
     process; a thread writes at least once a second, so no more than that is ever at stake.
 
     `write` may be called from any thread and is cheap: encoding and redaction happen when the lines are
-    written out. While the tail turns, a flood faster than 2 MiB per write-out loses its middle before it
+    written out. While the tail turns, a flood faster than 1 MiB per write-out loses its middle before it
     is even encoded, counted in a line of its own: only its end would have been kept anyway.
 
     Each line is a JSON object: `t` ISO time in UTC, `s` "out", "err" or "cf" (our own words), `n` the
