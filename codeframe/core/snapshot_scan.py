@@ -68,23 +68,32 @@ class Scan:
         self._raw = raw
         self._user = user
         self._limit = large_file_bytes
-        self._mine: dict[str, Entry] = {}
+        self._mine: dict[str, str] = {}  # as listed: of few of the many an Entry is wanted
+        self._links: set[str] = set()  # those that are nested repositories
         self._untracked: list[str] = []
         self._list()
 
     def _list(self) -> None:
         self._changed = later(lambda: self._raw.run("diff-files", "-z", "--ignore-submodules=dirty").stdout)
         listing = self._raw.run("ls-files", "-z", "-t", "-c", "-s", "-o", "--exclude-standard")
-        self._mine, self._untracked = {}, []
+        mine, self._untracked = self._mine, []
+        mine.clear()
         for record in records(listing.stdout):
-            if record.startswith("? "):
+            if record[0] == "?":
                 self._untracked.append(record[2:])
             else:
-                meta, path = record.split("\t", 1)
-                _, mode, oid, _ = meta.split(" ")
-                self._mine[path] = Entry(mode, oid)
+                listed, _, path = record.partition("\t")
+                mine[path] = listed
+        self._links = {path for path, listed in mine.items() if f" {GITLINK} " in listed}
         for folder in re.findall(r"could not open directory '(.*?)/?': ", listing.stderr):
             self._leave_out(folder, "cannot be read")
+
+    def _entry(self, path: str) -> Entry | None:
+        """What the kept index holds there."""
+        if path not in self._mine:
+            return None
+        _, mode, oid, _ = self._mine[path].split(" ")
+        return Entry(mode, oid)
 
     def covered(self) -> set[str]:
         """After `plan()`: every path that the index is to hold."""
@@ -97,13 +106,13 @@ class Scan:
         if fresh:
             self._drop_uncovered()
         for meta, path in rows(self._changed(), 2):
-            if path in self.entries or self._mine[path].mode == GITLINK:
+            if path in self.entries or path in self._links:
                 continue
             if not meta.endswith(" D"):
                 self._consider(path)
             elif path not in self._user.skipped:
                 self._drop(path)
-        links = {*self._user.links, *(path for path, entry in self._mine.items() if entry.mode == GITLINK)}
+        links = {*self._user.links, *self._links}
         for path in self._untracked:
             if path.endswith("/"):
                 links.add(path[:-1])
@@ -129,19 +138,15 @@ class Scan:
         return f"{found.st_size} {found.st_mtime_ns}" if stat.S_ISREG(found.st_mode) else ""
 
     def _drop(self, path: str) -> None:
-        if path in self._mine:
-            self.entries[path] = self._mine[path].removal()
+        if entry := self._entry(path):
+            self.entries[path] = entry.removal()
 
     def _drop_vanished_links(self) -> None:
         """Remove nested repositories that are none any more, and list again what they hid."""
-        gone = {
-            path: entry.removal()
-            for path, entry in self._mine.items()
-            if entry.mode == GITLINK and path not in self._user.links and not self._has_repository(path)
-        }
+        gone = [path for path in self._links - self._user.links if not self._has_repository(path)]
         if gone:
             self._changed()
-            self._raw.put(gone)
+            self._raw.put({path: entry.removal() for path in gone if (entry := self._entry(path))})
             self._list()
 
     def _drop_uncovered(self) -> None:
@@ -197,7 +202,7 @@ class Scan:
         """What a sparse checkout keeps off the disk is as the person's index says."""
         for path in self._user.skipped:
             entry = self._user.entries[path]
-            if self._mine.get(path) != entry and not os.path.lexists(self._raw.tree / path):
+            if self._entry(path) != entry and not os.path.lexists(self._raw.tree / path):
                 self.entries[path] = entry
 
     # Nested repositories and submodules
@@ -215,7 +220,7 @@ class Scan:
             wanted = self._user.entries[path]
         if wanted is None:
             self._drop(path)
-        elif wanted != self._mine.get(path):
+        elif wanted != self._entry(path):
             self.entries[path] = wanted
 
     def _nested_head(self, path: str) -> Entry | None:
