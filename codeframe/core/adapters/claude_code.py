@@ -1,12 +1,5 @@
 """Claude Code: `claude -p` with its stream of JSON events. Facts observed on version 2.1.197.
 
-**The prompt** travels as one `--input-format stream-json` message of two text blocks: the prompt, then a
-blank one. The CLI expands `@path` (it reads that file into the conversation, `/etc/hostname` too) and obeys
-a leading `/command`, but only in the *last* block of a message; a blank block it leaves out of the request.
-So the prompt arrives byte for byte, nothing escaped and nothing added: `@`, `/`, quotes, CRLF, NUL, 13 MB
-(plain text on stdin ends at 10 MB). Events, exit statuses, sessions, signals and the structured verdict are
-those of plain text. Escaping is the worse way: an `@` after a zero-width space stays unexpanded, but altered.
-
 **Autonomy.** "workspace": edits inside the working directory and Bash are allowed (Bash is not confined by
 the CLI), the rest is denied. "full": `bypassPermissions`. The CLI refuses that to root unless IS_SANDBOX=1,
 which is set for that case only: choosing "full" is choosing it. "--network off" removes the web tools.
@@ -29,6 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from codeframe.core.adapters.claude_prompt import prompt_message
 from codeframe.core.adapters.claude_results import (
     about,
     error_of,
@@ -50,7 +44,6 @@ from codeframe.core.agent_adapter import AgentContext, AgentEvent, AgentResult, 
 from codeframe.core.models import ErrorClass, TokenUsage
 from codeframe.core.process import ProcessOutcome
 
-_BLANK = "\n"
 _WRITERS = dict.fromkeys(("Write", "Edit", "MultiEdit"), "file_path") | {"NotebookEdit": "notebook_path"}
 # No command of its own: a sub-agent's silence is a model's silence.
 _NOT_COMMANDS = frozenset({"Agent", "Task", "StructuredOutput"})
@@ -158,7 +151,9 @@ class ClaudeCodeAdapter(SubprocessAdapter):
         argv += ["--resume" if context.resume_session and context.session_id else "--session-id", session]
         argv += ["--json-schema", json.dumps(VERDICT_SCHEMA)]
         argv += ["--append-system-prompt", instructions(structured=True)]
-        return Launch(tuple(argv), _message(prompt), env_add=env, session_id=session, notices=tuple(notices))
+        return Launch(
+            tuple(argv), prompt_message(prompt), env_add=env, session_id=session, notices=tuple(notices)
+        )
 
     def parse(self, obj: dict[str, Any]) -> Iterable[AgentEvent]:
         """One event of the stream. Any field may have any type: what is not as expected is passed over."""
@@ -296,10 +291,3 @@ class ClaudeCodeAdapter(SubprocessAdapter):
         else:
             heard.terminal = Terminal()
             heard.text = said
-
-
-def _message(prompt: str) -> bytes:
-    """The prompt as the one message of the conversation; see the top of this file."""
-    blocks = [{"type": "text", "text": prompt}, {"type": "text", "text": _BLANK}]
-    message = {"type": "user", "message": {"role": "user", "content": blocks}}
-    return (json.dumps(message, ensure_ascii=False) + "\n").encode("utf-8", "replace")
