@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import psutil
 import pytest
 
-from codeframe.demo.model_script import error
+from codeframe.demo.model_script import error, text
 from codeframe.demo.model_server import ScriptedModel, refused_url
 from tests.engines.stage import PATIENCE_S, Stage, Staged, ended, engine_processes, is_gone
 from tests.kit.engines import Completed
@@ -126,6 +126,18 @@ class Conformance(Staged):
         logged = check(stage.cf("work", "logs", task, "--raw", "--json"), 0).stdout.splitlines()
         assert all(isinstance(json.loads(line), dict) for line in logged)
         assert any("/dev/urandom" in line for line in logged)
+
+    def test_what_it_reads_about_errors_classifies_nothing(self, stage: Stage) -> None:
+        words = "Error: 429 rate limit, invalid api key, credit balance too low"
+        read_aloud = self.engine.shell(f"echo '{words}'; echo '{words}' >&2")
+        stage.play(
+            [read_aloud, [text(words), self.engine.shell("true")], stage.done("in vain", status="failed")]
+        )
+        task = stage.task()
+        check(stage.start(task, UNGATED), 1)
+        run = stage.run(task)
+        assert (run["status"], run["error_class"], run["rounds"]) == ("FAILED", None, 1)
+        assert stage.blockers() == []
 
     def test_four_at_once_on_a_fresh_home(self, tmp_path: Path) -> None:
         with ScriptedModel() as server:
