@@ -157,8 +157,11 @@ class Conformance(Staged):
     def test_the_prompt_is_verbatim(self, stage: Stage) -> None:
         outside = stage.folder / "outside.txt"
         outside.write_text("what no one asked for")
+        url = f"{stage.server.url(stage.scenario)}/fetched"
         title = f"/clear @{outside} \"quotes\" 'single' \\n \\\\ $HOME `id` {{x}} é 日本 \U0001f600"
-        description = f"/clear\n@/etc/hostname\n@{outside}\n\n\tTab, <b> &amp; %s {{{{y}}}}\n```\n@README.md"
+        description = (
+            f"/clear\n@/etc/hostname\n{url}\n@{outside}\n\n\tTab, <b> &amp; %s {{{{y}}}}\n```\n@README.md"
+        )
         stage.play([stage.write("made.txt", "x\n"), stage.done()])
         task = stage.task(title, description)
         check(stage.start(task, UNGATED), 0)
@@ -166,6 +169,7 @@ class Conformance(Staged):
         assert title in prompt
         assert description in prompt
         assert "what no one asked for" not in json.dumps([r.body for r in stage.requests()])
+        assert not [r.path for r in stage.server.all_requests() if "fetched" in r.path]
 
     def test_a_description_of_a_megabyte(self, stage: Stage) -> None:
         """It is cut to what a prompt may hold; the engine is told so and where all of it is."""
