@@ -18,6 +18,9 @@ ADAPTERS = {
     "built-in": {"builtin.py", "engine_registry.py"},  # the latter for the constant
     "react": {"builtin.py"},
     "aider": set(),  # a preset: data, and no code at all
+    "opencode": {"opencode.py", "opencode_setup.py", "opencode_stream.py", "kilocode.py"},
+    "kilocode": {"kilocode.py"},
+    "kilo": {"kilocode.py"},
 }
 
 
