@@ -22,6 +22,7 @@ _TELLING = ("filePath", "path", "pattern", "url", "description")
 # How a tool's error begins where a rule, or the absence of anybody to ask, refused the call.
 _DENIED = ("The user rejected permission", "The user has specified a rule which prevents")
 _VAGUE = "Unexpected server error"  # the plugin has the reason
+_BROKE_OFF = "the model's answer broke off"
 _NO_MODEL = r"Model not found: [^/\s]+/(\S+?)\.(?: Did you mean: (.*?)\?)?$"
 _BY_NAME = {
     "ProviderAuthError": ErrorClass.AUTH,
@@ -34,8 +35,8 @@ _BY_REASON = {
     "length": ("the answer was cut: it reached the model's output limit", ErrorClass.PROTOCOL),
     "content-filter": ("the provider's content filter blocked the answer", ErrorClass.MODEL),
     "error": ("the model's answer ended with an error", ErrorClass.PROTOCOL),
-    "other": ("the model's answer broke off", ErrorClass.NETWORK),
-    "unknown": ("the model's answer broke off", ErrorClass.NETWORK),
+    "other": (_BROKE_OFF, ErrorClass.NETWORK),
+    "unknown": (_BROKE_OFF, ErrorClass.NETWORK),
 }
 
 
@@ -114,7 +115,7 @@ class OpenCodeStream:
     def _given_up(self, obj: dict[str, Any]) -> Terminal:
         if text_of(obj.get("why")) == "steps":
             steps = number_of(obj.get("steps"))
-            return Terminal(f"the model's answer broke off {steps:.0f} times in a row", ErrorClass.PROTOCOL)
+            return Terminal(f"{_BROKE_OFF} {steps:.0f} times in a row", ErrorClass.PROTOCOL)
         said, seconds = text_of(obj.get("message")), number_of(obj.get("wait_ms")) / 1000
         # A retry is told of by its words alone. All that it retries passes, or is waited for in the same way.
         found = classify_error_for_blocker(said) or ErrorClass.RATE_LIMITED
@@ -183,8 +184,9 @@ class OpenCodeStream:
         if self._gave_up:
             return
         before = self._heard.terminal
-        # The first error tells why; those after it are its consequences. One after a good end is none the less one.
-        if before is None or before.error is None or before.error_class is ErrorClass.NETWORK:
+        # The first error that says something tells why; those after it are its consequences. One after a good end
+        # is none the less one.
+        if before is None or before.error is None or before.error.startswith((_VAGUE, _BROKE_OFF)):
             self._heard.terminal = terminal
 
     def _error(self, error: object) -> Terminal:
