@@ -321,9 +321,10 @@ class _Job:
         if not noted and not session:
             return
         with contextlib.suppress(CodeFrameError), self.store.write():
-            process = self.store.runs.get(self.run.id).process
-            if OPEN_START in process:  # else this was told after the call
-                self.store.runs.update(self.run.id, process={**process, **noted}, **session)
+            run = self.store.runs.get(self.run.id)
+            if OPEN_START in run.process:  # else this was told after the call
+                session = str(session) if session else run.session_id
+                self.store.runs.update(run.id, process={**run.process, **noted}, session_id=session)
 
     # -- the end ----------------------------------------------------------------------------------
 
