@@ -12,6 +12,18 @@ _WHERE = {
 }
 
 __all__ = ["BuiltInReactAdapter", "ClaudeCodeAdapter", "CodexAdapter", "SubprocessAdapter"]
+    "KilocodeAdapter": "codeframe.core.adapters.kilocode",
+    "OpenCodeAdapter": "codeframe.core.adapters.opencode",
+    "SubprocessAdapter": "codeframe.core.adapters.subprocess_adapter",
+}
+
+__all__ = [
+    "BuiltInReactAdapter",
+    "ClaudeCodeAdapter",
+    "KilocodeAdapter",
+    "OpenCodeAdapter",
+    "SubprocessAdapter",
+]
 
 
 def __getattr__(name: str) -> Any:
