@@ -23,7 +23,6 @@ import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from codeframe.core.adapters.opencode_setup import (
@@ -32,6 +31,7 @@ from codeframe.core.adapters.opencode_setup import (
     configured_model,
     needs_warm_up,
     overlay,
+    temporary_folder,
 )
 from codeframe.core.adapters.opencode_stream import OpenCodeStream
 from codeframe.core.adapters.subprocess_adapter import Launch, SubprocessAdapter, engine_environment
@@ -144,8 +144,7 @@ class OpenCodeAdapter(SubprocessAdapter):
             text = f"{refused.problem} {refused.hint}"
             self._say(AgentEvent("error", text))
             return self.failed(ErrorClass.MODEL, text, ProcessOutcome(EndedBy.SPAWN_FAILED, error=text))
-        # Each start leaves 6 MB in the temporary folder.
-        with TemporaryDirectory(prefix="cf-engine-", ignore_cleanup_errors=True) as self._temporary:
+        with temporary_folder(workspace) as self._temporary:
             result = super()._execute(prompt, workspace, context, timeout_ms)
             if result.error_class is ErrorClass.CRASHED and _RACE in str(result.evidence.get("stderr")):
                 result = super()._execute(prompt, workspace, context, timeout_ms)

@@ -10,6 +10,9 @@ import fcntl
 import json
 import os
 import re
+import shutil
+import stat
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -110,6 +113,31 @@ def alone(product: Product, environ: Mapping[str, str], cancel: threading.Event)
         yield not cancel.is_set()
     finally:
         os.close(fd)
+
+
+@contextlib.contextmanager
+def temporary_folder(workspace: Path) -> Iterator[str]:
+    """A private folder for what each start leaves behind, gone with the run.
+
+    The same path for each call in a workspace: the program tells it to the model, near the beginning, so that
+    another one each time would cost the prompt cache.
+    """
+    import hashlib
+
+    top = Path(tempfile.gettempdir()) / f"codeframe-{os.getuid()}"
+    with contextlib.suppress(FileExistsError):
+        top.mkdir(mode=0o700)
+    found = top.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        with tempfile.TemporaryDirectory(prefix="codeframe-", ignore_cleanup_errors=True) as other:
+            yield other  # somebody else was there first
+        return
+    folder = top / hashlib.sha256(os.fsencode(workspace)).hexdigest()[:12]
+    folder.mkdir(exist_ok=True)
+    try:
+        yield str(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

@@ -317,8 +317,8 @@ def test_a_model_outside_the_repository_is_not_the_projects(home: Path, repo: Pa
 @settings(max_examples=100)
 @given(st.dictionaries(st.text(), JSON, max_size=4))
 def test_json_is_jsonc(value: dict[str, Any]) -> None:
-    text = json.dumps(value, allow_nan=False, default=str) if "NaN" not in json.dumps(value) else "{}"
-    assert parse_jsonc(text) == json.loads(text)
+    text = json.dumps(value)
+    assert repr(parse_jsonc(text)) == repr(json.loads(text))  # NaN is not itself
 
 
 def test_merging_goes_into_objects() -> None:
@@ -373,6 +373,21 @@ def test_how_it_is_started(
     assert overlay["permission"] == {"bash": "ask", "external_directory": "deny"}
     assert (overlay["theme"], overlay["snapshot"], overlay["share"]) == ("x", False, "disabled")
     assert [p for p in home.rglob("*") if p.is_file()] == [home / ".local/share/opencode/opencode.db"]
+
+
+def test_the_temporary_folder_is_the_same_each_time_or_the_prompt_cache_is_lost(
+    engine: FakeEngine, home: Path, repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warm(home)
+    engine.calls(call(*GOOD))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    run(repo)
+    run(repo)
+    (tmp_path / f"codeframe-{os.getuid()}").chmod(0o777)  # not ours alone: it is not used
+    run(repo)
+    first, second, third = (i.env["TMPDIR"] for i in engine.invocations())
+    assert first == second != third
+    assert list((tmp_path / f"codeframe-{os.getuid()}").iterdir()) == []
 
 
 def test_a_session_goes_on(engine: FakeEngine, home: Path, repo: Path) -> None:
