@@ -43,7 +43,7 @@ from codeframe.core.process import EndedBy, Limits, ProcessOutcome, run_process
 if TYPE_CHECKING:
     from codeframe.core.lines import Line
 
-_WARM_UP_S = 120.0
+_WARM_UP_S = 300.0  # it may fetch 64 MB
 _MAX_TITLE_CHARS = 80
 _SESSION_GONE = "Session not found"
 _RACE = "Failed query: CREATE TABLE"  # another program was making the database at the same time
@@ -157,6 +157,8 @@ class OpenCodeAdapter(SubprocessAdapter):
         model = context.model or configured_model(product, workspace, os.environ)
         binary = self._binary() or Path(product.commands[0])
         env = {
+            # With a plugin it first fetches its plugin package, once; offline, retries are a minute at each start.
+            "npm_config_fetch_retries": os.environ.get("npm_config_fetch_retries", "0"),
             "TMPDIR": self._temporary,
             f"{product.prefix}_CONFIG_CONTENT": overlay(product, os.environ, full=full, network=network),
         }
