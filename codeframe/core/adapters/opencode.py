@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 _WARM_UP_S = 300.0  # it may fetch 64 MB
 _MAX_TITLE_CHARS = 80
+_NPM_RETRIES = "npm_config_fetch_retries"
 _SESSION_GONE = "Session not found"
 _RACE = "Failed query: CREATE TABLE"  # another program was making the database at the same time
 
@@ -158,7 +159,7 @@ class OpenCodeAdapter(SubprocessAdapter):
         binary = self._binary() or Path(product.commands[0])
         env = {
             # With a plugin it first fetches its plugin package, once; offline, retries are a minute at each start.
-            "npm_config_fetch_retries": os.environ.get("npm_config_fetch_retries", "0"),
+            _NPM_RETRIES: os.environ.get(_NPM_RETRIES, "0"),
             "TMPDIR": self._temporary,
             f"{product.prefix}_CONFIG_CONTENT": overlay(product, os.environ, full=full, network=network),
         }
