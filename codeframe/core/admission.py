@@ -78,9 +78,7 @@ def plan(workspace: Workspace, task: Task, request: Request) -> Plan:
     options = RunOptions.merge(config, request.typed or {}, before, own)
     typed_chain = (request.typed or {}).get("fallback") is not None
     check_chain(engine, options, TYPED_CHAIN if typed_chain else "the chain of engines (fallback)", known)
-    check_engine(engine, why, task)
-    options = RunOptions.merge(config, request.typed or {}, before)
-    refusal = getattr(EngineRegistry.adapter_class(engine), "refusal", None)
+    refusal = getattr(known.adapter_class(engine), "refusal", None)
     if refusal is not None and (refused := refusal(workspace.root, options.model)) is not None:
         raise refused
     suite = None if options.no_gates else gate_suite(workspace, config, strict=options.strict)

@@ -135,10 +135,9 @@ class AgentAdapter(Protocol):
     soon), and on the class `capabilities: Capabilities`,
     `requirements() -> dict[str, bool]` (what must be there -> is it),
     `run_defaults: Mapping[str, Any]` (fields of RunOptions that it does better with, where nobody says
-    otherwise) and `project_config: tuple[str, ...]` (files and folders of a project, relative to it, that the
-    `refusal(workspace, model) -> CodeFrameError | None` (why a run with this model, None where none was
-    chosen, must not start; it executes nothing) and
-    `project_config: tuple[str, ...]` (files and folders of a project, relative to it, that the
+    otherwise), `refusal(workspace, model) -> CodeFrameError | None` (why a run with this model, None where none
+    was chosen, must not start; it executes nothing) and `project_config: tuple[str, ...]` (files and folders of
+    a project, relative to it, that the
     engine executes something of by itself: they have to be trusted, rule 9.1).
     """
 

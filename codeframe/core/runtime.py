@@ -316,15 +316,6 @@ class _Job:
             if OPEN_START in run.process:  # else this was told after the call
                 session = str(session) if session else run.session_id
                 self.store.runs.update(run.id, process={**run.process, **noted}, session_id=session)
-        # An engine that chooses the session's id itself tells it while it works.
-        session = {"session_id": str(metadata["session_id"])} if metadata.get("session_id") else {}
-        if not noted and not session:
-            return
-        with contextlib.suppress(CodeFrameError), self.store.write():
-            run = self.store.runs.get(self.run.id)
-            if OPEN_START in run.process:  # else this was told after the call
-                session = str(session) if session else run.session_id
-                self.store.runs.update(run.id, process={**run.process, **noted}, session_id=session)
 
     # -- the end ----------------------------------------------------------------------------------
 

@@ -26,19 +26,6 @@ from codeframe.demo.deeds import Block, in_words_of
 Turn = dict[str, Any]
 Scenario = Mapping[str, Any]
 
-# Text that stands in user messages but that no person wrote: how it begins, or the whole of it.
-INJECTED = (
-    "<system-reminder>",
-    "[structured-output-enforce]",
-    "[Request interrupted by user",
-    "[Your previous response had no visible output",
-    "<environment_details>",
-)
-INJECTED_WHOLE = (
-    "Continue from where you left off."  # on --resume, where the last run ended with a tool result
-)
-BYTES_PER_TOKEN = 4
-
 
 # -- turns --------------------------------------------------------------------------------------------
 

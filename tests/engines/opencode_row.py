@@ -17,6 +17,8 @@ MODEL = "anthropic/claude-sonnet-4-5"
 class OpenCodeRow:
     """A person who has the program with a key for Anthropic's API, and their model chosen in its configuration."""
 
+    asks_once = False
+
     def __init__(self, name: str, command: str, folder: str, prefix: str) -> None:
         self.name = name
         self.login_words: tuple[str, ...] = (f"{command} auth login", "API key")

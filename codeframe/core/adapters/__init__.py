@@ -8,10 +8,6 @@ _WHERE = {
     "BuiltInReactAdapter": "codeframe.core.adapters.builtin",
     "ClaudeCodeAdapter": "codeframe.core.adapters.claude_code",
     "CodexAdapter": "codeframe.core.adapters.codex",
-    "SubprocessAdapter": "codeframe.core.adapters.subprocess_adapter",
-}
-
-__all__ = ["BuiltInReactAdapter", "ClaudeCodeAdapter", "CodexAdapter", "SubprocessAdapter"]
     "KilocodeAdapter": "codeframe.core.adapters.kilocode",
     "OpenCodeAdapter": "codeframe.core.adapters.opencode",
     "SubprocessAdapter": "codeframe.core.adapters.subprocess_adapter",
@@ -20,6 +16,7 @@ __all__ = ["BuiltInReactAdapter", "ClaudeCodeAdapter", "CodexAdapter", "Subproce
 __all__ = [
     "BuiltInReactAdapter",
     "ClaudeCodeAdapter",
+    "CodexAdapter",
     "KilocodeAdapter",
     "OpenCodeAdapter",
     "SubprocessAdapter",
