@@ -229,6 +229,14 @@ class Conformance(Staged):
     def test_a_full_context_window_is_followed_by_a_fresh_session(self, stage: Stage) -> None:
         first = [stage.write("half.txt", "x\n"), OVERFULL]
         rest = [stage.write("made.txt", "x\n"), stage.done()]
+        if getattr(
+            self.engine, "compacts", False
+        ):  # it makes room by itself, and goes on in the same session
+            stage.play(first, rest, aux="what was done so far")
+            check(stage.start(task := stage.task(), UNGATED), 0)
+            (only,) = stage.rounds(task)
+            assert only["files"] == ["created half.txt", "created made.txt"]
+            return
         stage.play(first, match=[{"text": "# Where this task stands", "prompts": [rest]}])
         task = stage.task()
         done = check(stage.start(task, UNGATED), 0)

@@ -18,10 +18,12 @@ class OpenCodeRow:
     """A person who has the program with a key for Anthropic's API, and their model chosen in its configuration."""
 
     asks_once = False
+    compacts = True
 
     def __init__(self, name: str, command: str, folder: str, prefix: str) -> None:
         self.name = name
         self.login_words: tuple[str, ...] = (f"{command} auth login", "API key")
+        self.template = ENGINES_BIN.parents[1] / "homes" / command
         self._command, self._folder, self._prefix = command, folder, prefix
 
     def environment(self, home: Path, url: str) -> dict[str, str]:

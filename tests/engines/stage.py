@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -232,6 +233,17 @@ def ended(process: subprocess.Popen[str]) -> Completed:
     return Completed(process.returncode, out, err)
 
 
+def _linked_if_it_may(source: str, target: str) -> None:
+    """Packages are thousands of files, and nobody changes them in place."""
+    if f"{os.sep}node_modules{os.sep}" in source:
+        try:
+            os.link(source, target)
+            return
+        except OSError:  # another file system
+            pass
+    shutil.copy2(source, target)
+
+
 class Staged:
     """What test classes share whose cases are played by an engine. `engine` is the row of the one under test."""
 
@@ -247,6 +259,11 @@ class Staged:
 
 @contextmanager
 def staged(engine: Engine, folder: Path) -> Iterator[Stage]:
-    """A stage with a scripted model of its own, which is yet to be told what to `play`."""
+    """A stage with a scripted model of its own, which is yet to be told what to `play`.
+
+    Its home is a copy of the engine's `template`, where it has one: a home in which it was started before.
+    """
+    if (template := getattr(engine, "template", None)) is not None:
+        shutil.copytree(template, folder / "home", copy_function=_linked_if_it_may, symlinks=True)
     with ScriptedModel() as server:
         yield Stage(engine, server, folder)

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 from codeframe.adapters.llm.base import Message, Model, ModelError, Patience, Reply, Request, Stopped
 from codeframe.adapters.llm.draft import Draft
+from codeframe.core.api_status import class_of_status
 from codeframe.core.blocker_detection import classify_error_for_blocker
 from codeframe.core.models import ErrorClass
 
@@ -42,15 +43,6 @@ _BY_TYPE = {
     "overloaded_error": ErrorClass.OVERLOADED,
     "api_error": ErrorClass.OVERLOADED,
     "timeout_error": ErrorClass.OVERLOADED,
-}
-_BY_STATUS = {
-    401: ErrorClass.AUTH,
-    402: ErrorClass.BILLING,
-    403: ErrorClass.AUTH,
-    404: ErrorClass.MODEL,
-    408: ErrorClass.NETWORK,
-    413: ErrorClass.CONTEXT_WINDOW,
-    429: ErrorClass.RATE_LIMITED,
 }
 # What the words of an otherwise unclassified refusal may say.
 _IN_WORDS = {ErrorClass.BILLING, ErrorClass.CONTEXT_WINDOW, ErrorClass.MODEL, ErrorClass.QUOTA}
@@ -207,10 +199,8 @@ def _refused(status: int, body: object, headers: Mapping[str, str], message: str
     kind, words = "", message
     if isinstance(told, Mapping):
         kind, words = str(told.get("type") or ""), str(told.get("message") or message)
-    found = _BY_TYPE.get(kind) or _BY_STATUS.get(status)
+    found = _BY_TYPE.get(kind) or class_of_status(status)
     by_words = classify_error_for_blocker(words)
-    if found is None and status >= 500:
-        found = ErrorClass.OVERLOADED
     if found is None:
         found = by_words if by_words in _IN_WORDS else ErrorClass.PROTOCOL
     elif found is ErrorClass.RATE_LIMITED and by_words is ErrorClass.QUOTA:

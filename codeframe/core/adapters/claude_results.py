@@ -11,6 +11,7 @@ from typing import Any
 
 from codeframe.core.adapters.heard import Terminal
 from codeframe.core.adapters.json_values import dict_of, dicts_in, number_of, text_of
+from codeframe.core.api_status import class_of_status
 from codeframe.core.blocker_detection import classify_error_for_blocker
 from codeframe.core.models import ErrorClass, TokenUsage
 
@@ -24,15 +25,6 @@ _BY_ASSISTANT_ERROR = {
     "overloaded": ErrorClass.OVERLOADED,
     "model_not_found": ErrorClass.MODEL,
     "max_output_tokens": ErrorClass.PROTOCOL,
-}
-_BY_STATUS = {
-    401: ErrorClass.AUTH,
-    402: ErrorClass.BILLING,
-    403: ErrorClass.AUTH,
-    404: ErrorClass.MODEL,
-    408: ErrorClass.NETWORK,
-    413: ErrorClass.CONTEXT_WINDOW,
-    429: ErrorClass.RATE_LIMITED,
 }
 _BY_SUBTYPE = {
     "error_max_turns": ErrorClass.QUOTA,  # limits a person set and must raise
@@ -70,13 +62,11 @@ def _classify(result: Mapping[str, Any], text: str, error: str) -> ErrorClass:
         return ErrorClass.CONTEXT_WINDOW
     status = number_of(result.get("api_error_status"))
     by_text = classify_error_for_blocker(text)
-    found = _BY_ASSISTANT_ERROR.get(error) or _BY_STATUS.get(int(status))
+    found = _BY_ASSISTANT_ERROR.get(error) or class_of_status(int(status))
     if found is ErrorClass.RATE_LIMITED and by_text is ErrorClass.QUOTA:
         return ErrorClass.QUOTA  # "you've hit your limit, resets 3pm": waiting seconds does not help
     if found is not None:
         return found
-    if status >= 500:
-        return ErrorClass.OVERLOADED
     if error == "server_error":
         # No status: never connected, or "Repeated 529".
         return ErrorClass.NETWORK if by_text is ErrorClass.NETWORK else ErrorClass.OVERLOADED

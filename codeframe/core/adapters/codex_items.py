@@ -11,6 +11,7 @@ from codeframe.core.adapters.heard import Heard, Terminal
 from codeframe.core.adapters.json_values import dict_of, dicts_in, number_of, text_of
 from codeframe.core.adapters.verdict_report import parse_fenced
 from codeframe.core.agent_adapter import AgentEvent
+from codeframe.core.api_status import class_of_status
 from codeframe.core.blocker_detection import classify_error_for_blocker
 from codeframe.core.models import ErrorClass, TokenUsage
 
@@ -34,15 +35,6 @@ _BY_WORD = {
     "tooManyDenials": ErrorClass.PERMISSION_DENIED,
     "inferenceHookDenied": ErrorClass.PERMISSION_DENIED,
     "sandboxError": ErrorClass.PERMISSION_DENIED,
-}
-_BY_STATUS = {
-    401: ErrorClass.AUTH,
-    402: ErrorClass.BILLING,
-    403: ErrorClass.AUTH,
-    404: ErrorClass.MODEL,
-    408: ErrorClass.NETWORK,
-    413: ErrorClass.CONTEXT_WINDOW,
-    429: ErrorClass.RATE_LIMITED,
 }
 # What carries no class ("other") is told apart by Codex's own words.
 _BY_WORDS = (
@@ -75,7 +67,7 @@ def _by_request(info: dict[str, Any]) -> ErrorClass | None:
     if not status:
         # Never connected, or cut off; "too many attempts" alone says what the last of them said.
         return None if "responseTooManyFailedAttempts" in info else ErrorClass.NETWORK
-    return ErrorClass.OVERLOADED if status >= 500 else _BY_STATUS.get(status)
+    return class_of_status(status)
 
 
 def resets_in(limits: dict[str, Any]) -> float | None:

@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from codeframe.core.adapters.api_status import class_of_status
 from codeframe.core.adapters.heard import Heard, Terminal
 from codeframe.core.adapters.json_values import dict_of, number_of, object_in, text_of
 from codeframe.core.agent_adapter import AgentEvent
+from codeframe.core.api_status import class_of_status
 from codeframe.core.blocker_detection import classify_error_for_blocker
 from codeframe.core.models import ErrorClass, TokenUsage
 
