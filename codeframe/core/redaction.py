@@ -32,9 +32,12 @@ _TOKENS: tuple[tuple[str, str], ...] = (
     ("npm_", r"(?<![A-Za-z0-9])npm_[A-Za-z0-9]{30,}"),
     ("pypi-", r"(?<![A-Za-z0-9])pypi-[A-Za-z0-9_-]{40,}"),
     ("hf_", r"(?<![A-Za-z0-9_])hf_(?=[A-Za-z0-9]*\d)[A-Za-z0-9]{30,}"),
+    # A JSON Web Token: three parts, of which the first two are JSON objects (RFC 7519).
+    ("eyJ", r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{16,}"),
     # To the closing line; where the text was cut before it, as far as a key may reach.
     (_KEY, rf"(?s){_KEY_BEGIN}(?:.{{0,{KEY_CHARS}}}?{_KEY_END}|.{{0,{KEY_CHARS}}})"),
 )
+_IN_ADDRESS = r"://[^\s:/@]*:([^\s/@]+)@"  # of a database, as in DATABASE_URL
 _SECRET_NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD")
 MIN_LENGTH = 8
 
@@ -45,15 +48,14 @@ def contains_secret(text: str) -> bool:
 
 
 def secret_values(env: Mapping[str, str]) -> list[str]:
-    """The values of `env` that are secrets by their variable's name, longest first.
+    """The values of `env` that are secrets by their variable's name, and passwords in addresses, longest first.
 
     Left out as too ordinary to be one, since taking them out would spoil the text: short values, plain
     words, numbers, paths, addresses without a login in them, and values of very few different characters.
     """
-    return sorted(
-        {value for name, value in env.items() if _names_secret(name) and not _ordinary(value)},
-        key=lambda value: (-len(value), value),
-    )
+    values = {value for name, value in env.items() if _names_secret(name)}
+    values |= {password for value in env.values() for password in re.findall(_IN_ADDRESS, value)}
+    return sorted((v for v in values if not _ordinary(v)), key=lambda value: (-len(value), value))
 
 
 def _names_secret(name: str) -> bool:
@@ -128,6 +130,11 @@ class StreamRedactor:
         self._redactor = redactor
         self._inside = 0  # characters that may still be of a key whose end has not come
         self._gap = False
+
+    @property
+    def in_key(self) -> bool:
+        """Whether the next piece may begin inside of a key."""
+        return bool(self._inside) or self._gap
 
     def redact(self, text: str) -> str:
         """The next piece, without the secrets."""

@@ -26,6 +26,7 @@ TOKENS = [
     "pypi-" + "AgEI" * 15,
     "hf_" + "aB3" * 12,
     "sk_live_0123456789abcdefghij",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U",
 ]
 ORDINARY = [
     "a task-list with disk-usage-per-directory-and-host names",
@@ -68,11 +69,13 @@ def test_values_are_known_by_the_name_of_their_variable() -> None:
         "SERVICE_TOKEN": "t0ken-value",
         "HOME": "/home/someone",
         "EDITOR": "vim-nox1",
+        "DATABASE_URL": "postgres://app:Sup3rS3cretPw@db.internal/app",
     }
     redactor = Redactor(env)
     assert redactor.redact("login hunter2hunter2 with t0ken-value from /home/someone in vim-nox1") == (
         f"login {REDACTED} with {REDACTED} from /home/someone in vim-nox1"
     )
+    assert redactor.redact("password Sup3rS3cretPw") == f"password {REDACTED}"
     assert redactor.contains_secret("x t0ken-value")
     assert not contains_secret("x t0ken-value")
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from codeframe.core.lines import Line
-from codeframe.core.redaction import Redactor
+from codeframe.core.redaction import Redactor, StreamRedactor
 from codeframe.core.safe_read import open_regular
 
 TRANSCRIPT_NAME = "transcript.jsonl"
@@ -52,6 +52,7 @@ class TranscriptWriter:
         self, path: Path, redactor: Redactor, *, round_no: int = 0, max_bytes: int = MAX_BYTES
     ) -> None:
         self._redactor = redactor
+        self._streams: dict[str, StreamRedactor] = {}
         self._round = round_no
         path.parent.mkdir(parents=True, exist_ok=True)
         self._head, self._older, self._newer = files_of(path)
@@ -94,6 +95,8 @@ class TranscriptWriter:
             if self._fd < 0:
                 return
             if skipped:
+                for stream in self._streams.values():
+                    stream.skip()
                 batches.appendleft(_ours(batches[0].when, f"{skipped} lines of a flood were not kept"))
             with contextlib.suppress(OSError):
                 # A full disk must not take the engine's work with it: the transcript is what suffers.
@@ -117,8 +120,9 @@ class TranscriptWriter:
         # A flood is millions of short lines. What can be done for many at once is: the look for secrets,
         # the encoding, the write. Records are put together by hand: json.dumps takes five times as long.
         for batch in batches:
-            if self._redactor.may_change("\n".join([text for text, _ in batch.lines])):
-                redact = self._redactor.redact
+            stream = self._streams.setdefault(batch.stream, StreamRedactor(self._redactor))
+            if stream.in_key or self._redactor.may_change("\n".join([text for text, _ in batch.lines])):
+                redact = stream.redact
                 batch = batch._replace(lines=[Line(redact(text), dropped) for text, dropped in batch.lines])
             records = self._records(batch)
             data = "".join(records).encode("utf-8", "backslashreplace")

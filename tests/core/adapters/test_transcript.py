@@ -63,6 +63,24 @@ def test_secrets_are_gone_before_they_reach_the_disk(tmp_path: Path) -> None:
     assert b"horse" not in path.read_bytes()
 
 
+def test_a_private_key_that_comes_line_by_line_is_gone_too(tmp_path: Path) -> None:
+    path = tmp_path / "transcript.jsonl"
+    writer = TranscriptWriter(path, NO_SECRETS)
+    for line in (
+        "-----BEGIN PRIVATE KEY-----",
+        "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC",
+        "-----END PRIVATE KEY-----",
+        "on",
+    ):
+        writer.write("out", Line(line))
+        writer.write("err", Line("beside it"))
+        writer.flush()
+    writer.close()
+    assert b"MIIE" not in path.read_bytes()
+    assert lines_of(path).count("beside it") == 4
+    assert lines_of(path)[-2] == "on"
+
+
 def test_head_and_tail_are_kept_and_the_size_is_bounded(tmp_path: Path) -> None:
     path, limit = tmp_path / "transcript.jsonl", 40_000
     writer = TranscriptWriter(path, NO_SECRETS, max_bytes=limit)
