@@ -49,14 +49,18 @@ def create(
     marked skip-worktree or assume-unchanged, are left out and listed; PATHS name those that are to be in it, too.
     """
     from codeframe.core.errors import UsageError
+    from codeframe.core.models import TaskStatus
     from codeframe.core.take_back import from_top
-    from codeframe.core.task_commit import commit_task, uncommitted
+    from codeframe.core.task_commit import commit_task
+    from codeframe.core.uncommitted import uncommitted
 
     workspace = recovered_workspace()
     if task_id is not None:
         task = workspace.store.tasks.find(task_id)
     else:
-        task = _only(uncommitted(workspace))
+        task = _only(
+            [each for each, _ in uncommitted(workspace, workspace.store.tasks.list(TaskStatus.DONE))]
+        )
     words = typed.text(message, "message") if message is not None else None
     if words is not None and not words.strip():
         raise UsageError("The message is empty.", "Leave -m out for the task's own title and summary.")

@@ -42,16 +42,19 @@ def show(json: bool = typer.Option(False, "--json", help="Print as JSON.")) -> N
     columns(rows)
 
 
-@app.command("set")
+@app.command("set", context_settings={"ignore_unknown_options": True})  # `-1` is a value, no option
 def set_(
     key: str = typer.Argument(..., metavar="KEY", help="A setting; cf config show lists them."),
     value: str = typer.Argument(..., metavar="VALUE", help="Its value, as YAML for gates and engines."),
 ) -> None:
     """Change one setting; a value that makes no sense changes nothing."""
     from codeframe.core.config import set_value
-    from codeframe.core.errors import CodeFrameError
+    from codeframe.core.errors import CodeFrameError, UsageError
     from codeframe.core.would_run import trust_set_value
 
+    for word in (key, value):
+        if word.startswith("--"):
+            raise UsageError(f"config set has no option {word}.", "Type: cf config set --help")
     workspace = workspace_here()
     if key in ("engine", "default_engine"):
         typed.engine_name(value.strip())

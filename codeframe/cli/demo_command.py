@@ -42,7 +42,7 @@ def demo(
 
     Its folder stays, for you to look at.
     """
-    from codeframe.core.admission import check_engine
+    from codeframe.core.engine_check import check_engine
     from codeframe.core.engine_registry import DEFAULT_ENGINE, TYPED_WHY
     from codeframe.demo.model_server import ScriptedModel
     from codeframe.demo.stage import Stage

@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,15 +16,18 @@ _MAX_BYTES = 10_000_000
 
 
 @contextmanager
-def edited(text: str) -> Iterator[str]:
+def edited(text: str, instead: str) -> Iterator[str]:
     """`text` after the person edited it. Where the block raises, the file stays and the error names it.
 
-    Raises CodeFrameError when there is no editor, or it fails.
+    Raises CodeFrameError when there is no editor, or it fails; `instead` is what to type without a terminal.
     """
     from codeframe.core.errors import CodeFrameError
     from codeframe.core.safe_read import read_regular
 
-    command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    own = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    if not own and not (sys.stdin.isatty() and sys.stdout.isatty()):  # one that is named may need none
+        raise CodeFrameError("There is no terminal to edit it in.", f"Type: {instead}")
+    command = own or "vi"
     folder = Path(tempfile.mkdtemp(prefix="codeframe-edit-"))
     file = folder / "TASK.md"
     file.write_text(text, encoding="utf-8")
@@ -31,8 +35,9 @@ def edited(text: str) -> Iterator[str]:
         try:
             done = subprocess.run([*shlex.split(command), str(file)])
         except (OSError, ValueError) as e:
+            why = e.strerror if isinstance(e, OSError) else e
             raise CodeFrameError(
-                f"The editor “{command}” cannot be started: {e}.", "Name yours: EDITOR=nano cf ..."
+                f"The editor “{command}” cannot be started: {why}.", "Name yours: EDITOR=nano cf ..."
             ) from e
         if done.returncode:
             raise CodeFrameError(

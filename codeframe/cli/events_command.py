@@ -53,6 +53,6 @@ def _show(event: Event, json: bool) -> None:
     else:
         where = (event.task_id or "-")[:8]
         print(
-            f"{event.created_at:%Y-%m-%d %H:%M:%S}  {where:<8}  {event.type}  {clean(event.message)}",
+            f"{event.created_at:%Y-%m-%d %H:%M:%S} UTC  {where:<8}  {event.type}  {clean(event.message)}",
             flush=True,
         )

@@ -135,7 +135,7 @@ def in_words(error: Any, root_options: tuple[str, ...]) -> tuple[str, str]:
         return f"{command} has no option {name}." + (f" Did you mean {guess}?" if guess else ""), usage
     if kind == "MissingParameter":
         needed = [p for p in error.ctx.command.get_params(error.ctx) if p.required]
-        words = " ".join(p.make_metavar(error.ctx) for p in needed)
+        words = " ".join(p.make_metavar(error.ctx).split("|")[0] for p in needed)  # in a shell `|` is a pipe
         return f"{command} needs {error.param.make_metavar(error.ctx)}.", f"Type: {typed} {words}"
     if kind == "UsageError" and "unexpected extra argument" in error.message:
         extra = error.message.rpartition("(")[2].rstrip(")")

@@ -42,6 +42,19 @@ def engines_here() -> type[EngineRegistry]:
     return EngineRegistry.at(root)
 
 
+def tell_trouble(workspace: Workspace) -> None:
+    """Say on stderr, where a view stands without it, that the configuration cannot be read: nothing starts then."""
+    from codeframe.core.config import load_environment_config
+    from codeframe.core.errors import CodeFrameError
+
+    try:
+        load_environment_config(workspace.root)
+    except CodeFrameError as e:
+        from codeframe.cli.output import note
+
+        note(f"{e.problem}\n    {e.hint}")
+
+
 def recovered_workspace() -> Workspace:
     """The same, after closing runs whose process is gone; says so on stderr (rule 4.4).
 

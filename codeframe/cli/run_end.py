@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 def tell(workspace: Workspace, task: Task, run: Run, *, commits: bool) -> None:
     """The verdict in a few lines, and what to type next; `commits`: the commit comes by itself."""
     from codeframe.cli.next_step import next_step
+    from codeframe.core.leftovers import chain
     from codeframe.core.models import BlockerStatus, RunStatus
 
     short, store = task.id[:8], workspace.store
     done = run.status is RunStatus.COMPLETED
+    changed = any(each.evidence.get("changed") for each in chain(workspace, run))
     questions = [b.question for b in store.blockers.list(status=BlockerStatus.OPEN, task_id=task.id)]
     said = [run.summary.strip(), "" if done else (run.error or "").strip()]
     say(verdict_line(run), STATUS_COLOURS.get(run.status.value, ""))
@@ -38,11 +40,11 @@ def tell(workspace: Workspace, task: Task, run: Run, *, commits: bool) -> None:
     for question in questions:
         say(f"Blocked: {question}")
     steps = [str(step)] if (step := next_step(store, store.tasks.get(task.id))) else []
-    if done and run.evidence.get("changed") and not commits:
+    if done and changed and not commits:
         steps.append(f"commit it: cf commit create --task {short}")
     if not questions:  # which say why
         steps.append(f"{'the evidence' if done else 'why'}: cf work why {short}")
-    if run.evidence.get("changed") and not done:
+    if changed and not done:
         steps.append(f"take it back: cf work undo {short}")
     say("    ".join(steps))
 

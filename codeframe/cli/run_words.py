@@ -29,6 +29,8 @@ def verdict_line(run: Run) -> str:
     money = f"${run.usage.cost_usd or 0:.4f}"
     if money != "$0.0000":
         parts.append(money)
+    if run.leftover == "undone":
+        parts.append("taken back since")
     return "; ".join(parts)
 
 

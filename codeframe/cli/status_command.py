@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import typer
 
 from codeframe.cli.grammar import Commands
-from codeframe.cli.here import recovered_workspace
+from codeframe.cli.here import recovered_workspace, tell_trouble
 from codeframe.cli.output import columns, emit_json, say
 
 if TYPE_CHECKING:
+    from codeframe.core.models import Task
     from codeframe.core.store import Store
+    from codeframe.core.workspace import Workspace
 
 app = Commands()
-_BEGUN = 10  # lines at most
+_BEGUN, _NOT_COMMITTED = 10, 5  # tasks at most
 
 
 @app.command()
@@ -25,6 +28,7 @@ def status(json: bool = typer.Option(False, "--json", help="Print as JSON.")) ->
     from codeframe.core.models import BlockerStatus, RunKind
 
     workspace = recovered_workspace()
+    tell_trouble(workspace)
     store = workspace.store
     counts = {s.value: n for s, n in store.tasks.counts().items()}
     running = store.runs.running()
@@ -49,6 +53,8 @@ def status(json: bool = typer.Option(False, "--json", help="Print as JSON.")) ->
     for run in running:
         if run.kind is RunKind.MANUAL:
             say(f"  {next_step(store, store.tasks.get(run.task_id))}")
+    for line in _not_committed(workspace):
+        say(line)
     after = None if running else next_of_all(workspace)  # a tree holds one run at a time
     for line in _begun(store, but=after[0].id if after else ""):
         say(line)
@@ -57,8 +63,39 @@ def status(json: bool = typer.Option(False, "--json", help="Print as JSON.")) ->
     if after is not None:
         task, step = after
         say(f"Next: {step.command}    (“{task.title}”)")
+        if step.command.endswith(" --execute"):
+            _tell_missing(workspace, task)
     elif not any(counts.values()):
         say('Next: cf tasks add "what is to be done"')
+
+
+def _not_committed(workspace: Workspace) -> list[str]:
+    """DONE tasks that `cf commit create` would take something of, the first ones. Where all was committed with it,
+    git is not asked at all."""
+    perhaps = workspace.store.tasks.done_without_commit()
+    if not perhaps:
+        return []
+    from codeframe.core.uncommitted import uncommitted
+
+    found = [task for task, _ in islice(uncommitted(workspace, perhaps), _NOT_COMMITTED + 1)]
+    lines = [
+        f"Not committed: {task.id[:8]} “{task.title}”\n  cf commit create --task {task.id[:8]}"
+        for task in found[:_NOT_COMMITTED]
+    ]
+    return lines + (["and more of them"] if len(found) > _NOT_COMMITTED else [])
+
+
+def _tell_missing(workspace: Workspace, task: Task) -> None:
+    """Say that the engine which would run cannot, where that shows without starting it."""
+    from codeframe.core.engine_check import check_engine
+    from codeframe.core.engine_registry import EngineRegistry, resolve_engine
+    from codeframe.core.errors import CodeFrameError
+
+    try:
+        engine, why = resolve_engine(workspace, None, task.engine)
+        check_engine(engine, why, task, known=EngineRegistry.at(workspace.root))
+    except CodeFrameError as e:
+        say(f"  {e.problem}\n  {e.hint}")
 
 
 def _begun(store: Store, *, but: str) -> list[str]:

@@ -25,7 +25,9 @@ _priority = typed.whole_number("--priority", -1_000_000, 1_000_000)
 
 @app.command()
 def add(
-    title: str = typer.Argument(..., metavar="TITLE", help="What is to be done, in a line."),
+    title: str = typer.Argument(
+        ..., metavar="TITLE|-", help="What is to be done, in a line; - reads standard input."
+    ),
     description: str = typer.Option(
         "", "-d", "--description", metavar="TEXT|-", help="More words; - reads standard input."
     ),
@@ -45,12 +47,14 @@ def add(
     from codeframe.core.models import TaskStatus
 
     store = workspace_here().store
-    task = store.tasks.add(
-        typed.title(title), description=typed.text(description, "description"), priority=priority,
-        engine=typed.engine_name(engine) if engine else None,
-        depends_on=[store.tasks.find(d).id for d in depends_on],
-        status=TaskStatus.BACKLOG if backlog else TaskStatus.READY,
-    )  # fmt: skip
+    with store.write():
+        task = store.tasks.add(
+            typed.title(title), description=typed.text(description, "description"), priority=priority,
+            engine=typed.engine_name(engine) if engine else None,
+            depends_on=[store.tasks.find(d).id for d in depends_on],
+            status=TaskStatus.BACKLOG if backlog else TaskStatus.READY,
+        )  # fmt: skip
+        store.events.add("task_added", task.title, task_id=task.id)
     if json:
         emit_json(task_json(task))
     else:
@@ -127,7 +131,7 @@ def show(task_id: str = ID, json: bool = JSON) -> None:
 def set_(
     words: list[str] = typer.Argument(
         ...,
-        metavar="[ID] FIELD VALUE",
+        metavar="ID FIELD VALUE",
         help=f"FIELD is one of {', '.join(FIELDS)}; VALUE may be - for standard input.",
     ),
     every: bool = typer.Option(False, "--all", help="Every task that is in the state given by --from."),
@@ -151,7 +155,9 @@ def set_(
     if every:
         if len(words) != 2 or words[0] != "status" or from_status is None:
             raise UsageError("--all goes with --from STATE and the words: status STATE.", APPROVE_ALL)
-        changed = store.tasks.set_all_status(_status(from_status), _status(words[1]))
+        changed = store.tasks.set_all_status(
+            *(_status(word, APPROVE_ALL.removeprefix("Type: ")) for word in (from_status, words[1]))
+        )
         if json:
             emit_json({"changed": changed})
         else:
@@ -172,7 +178,11 @@ def set_(
     task_id, field, value = words
     task = store.tasks.find(task_id)
     if field == "status":
-        task = store.tasks.set_status(task.id, _status(value))
+        before = task.status
+        with store.write():
+            task = store.tasks.set_status(task.id, _status(value, f"cf tasks set {task.id[:8]} status READY"))
+            if task.status is not before:
+                store.events.add("task_set", f"{before} -> {task.status}", task_id=task.id)
     else:
         task = store.tasks.update(task.id, **{field: _field_value(task, field, value)})
     if json:
@@ -193,7 +203,8 @@ def edit(task_id: str = ID, json: bool = JSON) -> None:
 
     store = recovered_workspace().store
     task = store.tasks.find(task_id)
-    with edited(f"{task.title}\n\n{task.description}".rstrip() + "\n") as text:
+    instead = f"cf tasks set {task.id[:8]} description -"
+    with edited(f"{task.title}\n\n{task.description}".rstrip() + "\n", instead) as text:
         title, _, rest = text.strip().partition("\n")
         if not title or (title, rest.strip()) == (task.title, task.description.strip()):
             note("Nothing changed.")
@@ -268,6 +279,7 @@ def delete(
     sessions = {run.session_id for run in runs} | {round_.get("session_id") for round_ in rounds}
     # The row is gone first: a crash here leaves files and refs that nobody asks for, never a task without them.
     # The event tells `cf doctor` that they were to go.
+    freed = workspace.store.tasks.dependents(task.id)
     with workspace.store.write():
         workspace.store.tasks.delete(task.id, force=force)
         workspace.store.events.add(
@@ -281,6 +293,8 @@ def delete(
         shutil.rmtree(workspace.run_dir(run.id), ignore_errors=True)
     forget(workspace.state_dir / SESSIONS, filter(None, sessions))
     say(f"Deleted {task.id[:8]} “{task.title}”.")
+    for other in freed:
+        say(f"{other.id[:8]} “{other.title}” waits for it no longer.")
 
 
 def _field_value(task: Task, field: str, value: str) -> Any:
@@ -300,7 +314,7 @@ def _field_value(task: Task, field: str, value: str) -> Any:
     )
 
 
-def _status(word: str) -> TaskStatus:
+def _status(word: str, example: str = "cf tasks list --status READY") -> TaskStatus:
     from codeframe.core.errors import UsageError
     from codeframe.core.models import TaskStatus
 
@@ -308,4 +322,4 @@ def _status(word: str) -> TaskStatus:
         return TaskStatus(word.upper())
     except ValueError:
         names = ", ".join(s.value for s in TaskStatus)
-        raise UsageError(f"There is no state “{word}”; there are {names}.", "Type: cf tasks list") from None
+        raise UsageError(f"There is no state “{word}”; there are {names}.", f"Type: {example}") from None

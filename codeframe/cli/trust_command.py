@@ -23,7 +23,7 @@ def trust(
     What it says is kept outside of the repository. What is new or changes later is asked about again.
     The exit status is 5 when something stays untrusted.
     """
-    from codeframe.cli.trusting import ask
+    from codeframe.cli.trusting import ask, can_ask
     from codeframe.core.admission import gate_suite
     from codeframe.core.config import load_environment_config
     from codeframe.core.errors import UsageError
@@ -39,9 +39,10 @@ def trust(
     config = load_environment_config(workspace.root)
     items = all_that_would_run(workspace, config, gate_suite(workspace, config))
     untrusted = record.untrusted(items)
-    refused = None
+    refused, asked = None, False
     if untrusted is not None and not (show or revoke):
         refused = untrusted.refusal()
+        asked = not yes and can_ask()
         if yes or ask(untrusted):
             record.accept(items)
             # It may have changed under the question: what was shown is what is trusted.
@@ -50,6 +51,8 @@ def trust(
             untrusted = record.untrusted(items)
             refused = untrusted.refusal("Not trusted, as it changed meanwhile") if untrusted else None
     states = {item.name: state for item, state in untrusted.items} if untrusted else {}
+    if revoke:  # "new" is what nobody ever trusted
+        states = dict.fromkeys(states, "not trusted")
     if json:
         emit_json({
             "trusted": not states, "record": record.path, "problem": record.problem or None,
@@ -58,7 +61,7 @@ def trust(
     else:
         if record.problem:
             say(record.problem)
-        for item in items:
+        for item in items if not (asked and refused) else ():  # the question has listed them
             say(f"{item}  ({states.get(item.name, 'trusted')})")
         if not items:
             say("Nothing of this repository's own would run: there is nothing to trust.")

@@ -28,9 +28,14 @@ def had_to_ask(workspace: Workspace, untrusted: Untrusted | None) -> bool:
     return True
 
 
+def can_ask() -> bool:
+    """Whether a person sits at a terminal."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
 def ask(untrusted: Untrusted) -> bool:
     """Show what would run and ask; False where nobody can be asked."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not can_ask():
         return False
     note("Of this repository's own, this would run, with your rights:")
     for line in untrusted.lines():

@@ -172,10 +172,13 @@ def verify(
     from codeframe.core import git_watch, manual_run
     from codeframe.core.models import RunStatus
     from codeframe.core.stop_switch import StopSwitch
+    from codeframe.core.task_commit import check_committer
 
     check_commit(commit, no_gates)
     workspace = recovered_workspace()
     task = workspace.store.tasks.find(task_id)
+    if commit:
+        check_committer(workspace)
     options = chosen(timeout=timeout, strict=strict, require_gates=require_gates, no_gates=no_gates)
     check = manual_run.plan_check(workspace, task, options)
     while had_to_ask(workspace, check.untrusted):
@@ -353,6 +356,10 @@ def _work(workspace: Workspace, planned: Plan, request: Request, *, as_json: boo
     from codeframe.core.runtime import execute_agent
     from codeframe.core.stop_switch import StopSwitch
 
+    if request.commit:
+        from codeframe.core.task_commit import check_committer
+
+        check_committer(workspace)
     while had_to_ask(workspace, planned.untrusted):
         planned = plan(workspace, planned.task, request)
     if request.commit and request.kind is RunKind.START:  # later the tree holds the task's own work

@@ -11,7 +11,7 @@ from codeframe.cli.output import emit_json, note, say, verbatim
 from codeframe.cli.work_options import as_typed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from codeframe.core.admission import Plan, Request
     from codeframe.core.models import Run, Task
@@ -69,15 +69,18 @@ def show_plan(
 def _begin(workspace: Workspace, task: Task, request: Request, gates: Sequence[str]) -> None:
     """Open the task for a person: what is to be done, what it is held to, what to type next."""
     short = task.id[:8]
-    say(f"Task {short} “{task.title}”")
-    if task.description:
-        say(f"\n{task.description}\n")
-    if (requirement := workspace.store.prds.current()) is not None:
-        say(f"  requirement  {requirement.title} (cf prd show)")
-    for line in gates or ["none: the work will be unverified (cf gates list)"]:
-        say(f"  gate  {line}")
-    sys.stdout.flush()  # first, whatever comes of the rest
-    _open(workspace, task, request)
+
+    def opened() -> None:
+        say(f"Task {short} “{task.title}”")
+        if task.description:
+            say(f"\n{task.description}\n")
+        if (requirement := workspace.store.prds.current()) is not None:
+            say(f"  requirement  {requirement.title} (cf prd show)")
+        for line in gates or ["none: the work will be unverified (cf gates list)"]:
+            say(f"  gate  {line}")
+        sys.stdout.flush()  # before the gates run
+
+    _open(workspace, task, request, opened)
     note(
         f"It is open to be done by hand. When it is done: cf work verify {short}\n"
         f"To give it up: cf work stop {short}; to hand it to an engine: cf work start {short} --execute; "
@@ -85,13 +88,15 @@ def _begin(workspace: Workspace, task: Task, request: Request, gates: Sequence[s
     )
 
 
-def _open(workspace: Workspace, task: Task, request: Request) -> Run:
+def _open(
+    workspace: Workspace, task: Task, request: Request, opened: Callable[[], None] = lambda: None
+) -> Run:
     from codeframe.core.manual_run import open_run
     from codeframe.core.stop_switch import StopSwitch
 
     stop = StopSwitch()
     with stop.on_signals():
-        run = open_run(workspace, task, request, note, stop)
+        run = open_run(workspace, task, request, note, stop, opened)
     if stop.signal is not None:
         note(f"Interrupted before the gates had run; the task is open. Close it: cf work stop {task.id[:8]}")
         raise typer.Exit(128 + stop.signal)

@@ -14,7 +14,7 @@ import typer
 
 from codeframe.cli import typed
 from codeframe.cli.failures import new_failures, short
-from codeframe.cli.here import recovered_workspace
+from codeframe.cli.here import recovered_workspace, tell_trouble
 from codeframe.cli.output import MARKS, STATUS_COLOURS, ago, clean, columns, emit_json, note, say, verbatim
 from codeframe.cli.run_words import done_by, engine_name, error_class, state, tokens, verdict_line
 from codeframe.core.shown import shown
@@ -41,6 +41,7 @@ def status(json: bool = JSON) -> None:
     from codeframe.core.models import BlockerStatus
 
     workspace = recovered_workspace()
+    tell_trouble(workspace)
     store = workspace.store
     running = store.runs.running()
     blockers = store.blockers.list(status=BlockerStatus.OPEN)
@@ -67,7 +68,7 @@ def show(task_id: str = ID, json: bool = JSON) -> None:
     """Show a task with its runs, the newest last."""
     from codeframe.cli.next_step import next_step
     from codeframe.cli.views import blocker_json, run_json, task_json
-    from codeframe.core.models import RunKind
+    from codeframe.core.models import Leftover, RunKind
 
     workspace = recovered_workspace()
     task = workspace.store.tasks.find(task_id)
@@ -85,7 +86,8 @@ def show(task_id: str = ID, json: bool = JSON) -> None:
     say(f"{task.id}  {task.status.value}  {task.title}")
     if task.description:
         say(f"\n{task.description}")
-    rows = [(r.id[:8], r.kind.value if r.kind is not RunKind.MANUAL else "-", engine_name(r), state(r),
+    rows = [(r.id[:8], r.kind.value if r.kind is not RunKind.MANUAL else "-", engine_name(r),
+             state(r) + (", undone" if r.leftover is Leftover.UNDONE else ""),
              r.verification or "-", error_class(r) or "-", tokens(r) or "-", ago(r.started_at))
             for r in runs]  # fmt: skip
     say()
@@ -326,10 +328,13 @@ def follow(
 
 
 def change_lines(workspace: Workspace, run: Run) -> list[str]:
-    """The run's changed files, for people, as `kind path`, at most 20 and a count of the rest."""
+    """The files that the run and those it goes on with changed, as `kind path`: at most 20, and a count of the rest."""
+    from codeframe.core.leftovers import chain
+
     files: dict[str, None] = {}
-    for record in workspace.store.runs.rounds(run.id):
-        files.update(dict.fromkeys(record.get("files", [])))
+    for each in chain(workspace, run):
+        for record in workspace.store.runs.rounds(each.id):
+            files.update(dict.fromkeys(record.get("files", [])))
     listed = [shown(line) for line in files]
     return listed[:20] + ([f"… and {len(listed) - 20} more"] if len(listed) > 20 else [])
 
@@ -356,8 +361,10 @@ def _run_of(workspace: Workspace, task_id: str, run: str | None) -> tuple[Task, 
     from codeframe.core.errors import CodeFrameError, UsageError
 
     task = workspace.store.tasks.find(task_id)
-    chosen = workspace.store.runs.find(run) if run else workspace.store.runs.latest(task.id)
-    look = f"Type: cf work show {task.id[:8]}"
+    list_with = f"cf work show {task.id[:8]}"
+    look = f"Type: {list_with}"
+    store = workspace.store.runs
+    chosen = store.find(run, list_with) if run else store.latest(task.id)
     if chosen is None:
         raise CodeFrameError(f"Task {task.id[:8]} has not run yet.", look)
     if chosen.task_id != task.id:

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from codeframe.core import config as configuration
-from codeframe.core.engine_registry import DEFAULT_WHY, TYPED_WHY, EngineRegistry, resolve_engine
+from codeframe.core.engine_check import TYPED_CHAIN, check_chain, check_engine
+from codeframe.core.engine_registry import EngineRegistry, resolve_engine
 from codeframe.core.environment_config import EnvironmentConfig
-from codeframe.core.errors import EXIT_BLOCKED, CodeFrameError, RequirementsError, UsageError
+from codeframe.core.errors import EXIT_BLOCKED, CodeFrameError, RequirementsError
 from codeframe.core.leftovers import snapshots_of, unaccepted
 from codeframe.core.models import (
     BlockerStatus,
@@ -30,9 +31,6 @@ from codeframe.core.would_run import would_run
 
 if TYPE_CHECKING:
     from codeframe.core.gates import Gate, GateSuite
-
-
-TYPED_CHAIN = "--fallback"
 
 
 class Request(NamedTuple):
@@ -139,74 +137,6 @@ def _refuse_missing(gates: tuple[Gate, ...]) -> None:
         )
 
 
-def check_engine(
-    name: str, why: str, task: Task | None = None, *, known: type[EngineRegistry] = EngineRegistry
-) -> None:
-    """Raise RequirementsError when the engine is unknown here or something it needs is missing; UsageError when an
-    unknown one was typed."""
-    try:
-        requirements = known.check_requirements(name, quick=True)
-    except ValueError as e:
-        others = known.to_suggest()
-        target = task.id[:8] if task else "ID"
-        hint = "Type: cf engines list"
-        if others:
-            hint = f"Type: cf work start {target} --execute --engine {others[0]}"
-            hint += f"; or choose it for good: cf config set engine {others[0]}"
-        if why == DEFAULT_WHY:
-            raise RequirementsError(
-                f"No engine is chosen, and the default, {name}, is not there.", hint
-            ) from None
-        if why == TYPED_WHY:
-            raise UsageError(str(e), "Type: cf engines list") from None
-        raise RequirementsError(f"{e} It was chosen by {why}.", hint) from None
-    missing = [what for what, there in requirements.items() if not there]
-    if missing:
-        hint = getattr(known.adapter_class(name), "install_hint", f"Type: cf engines check {name}")
-        if why == DEFAULT_WHY and (ready := _first_ready()):
-            hint = (
-                f"Type: cf work start {task.id[:8] if task else 'ID'} --execute --engine {ready}; "
-                f"or choose it for good: cf config set engine {ready}"
-            )
-        elif why == DEFAULT_WHY:
-            hint = f"{hint}; or choose another engine: cf engines list"
-        raise RequirementsError(f"Engine {name} cannot run here; missing: {', '.join(missing)}.", hint)
-
-
-def check_chain(
-    engine: str, options: RunOptions, why: str, known: type[EngineRegistry] = EngineRegistry
-) -> None:
-    """Raise UsageError or RequirementsError where an engine of the chain cannot take over, or a limit on the cost
-    cannot hold as one of them does not tell what it costs."""
-    chain = [engine, *options.fallback]
-    for at, name in enumerate(chain[1:], start=1):
-        try:
-            missing = [what for what, ok in known.check_requirements(name, quick=True).items() if not ok]
-        except ValueError as e:
-            raise UsageError(f"{e} It was named by {why}.", "Type: cf engines list") from None
-        if any(known.same(name, before) for before in chain[:at]):
-            raise UsageError(f"{name} stands twice in {why}.", f"Leave {name} out.")
-        if missing:
-            hint = getattr(known.adapter_class(name), "install_hint", "")
-            raise RequirementsError(
-                f"Engine {name}, named by {why}, cannot run here; missing: {', '.join(missing)}.",
-                hint or f"Type: cf engines check {name}",
-            )
-    for name in chain if options.max_cost is not None else ():
-        capabilities = getattr(known.adapter_class(name), "capabilities", None)
-        if capabilities is None or not capabilities.cost:
-            raise UsageError(
-                f"Engine {name} does not tell what it costs, so a limit on the cost cannot hold.",
-                "Limit the tokens instead: --max-tokens N",
-            )
-
-
-def _first_ready() -> str | None:
-    """An engine that could run here, for a person who chose none."""
-    names = EngineRegistry.to_suggest()
-    return next((n for n in names if all(EngineRegistry.check_requirements(n, quick=True).values())), None)
-
-
 def _claimable(kind: RunKind) -> tuple[TaskStatus, ...]:
     if kind is RunKind.START:
         return (TaskStatus.READY, TaskStatus.BACKLOG)
@@ -251,7 +181,7 @@ def check_status(workspace: Workspace, task: Task, previous: Run | None, request
             raise refusal
         raise CodeFrameError(
             f"Task {short} is already being worked on (run {previous.id[:8] if previous else '?'}).",
-            f"Watch it with cf work status, or stop it: cf work stop {short}",
+            f"Watch it: cf work follow {short}; or stop it: cf work stop {short}",
         )
     if task.status is TaskStatus.BLOCKED and request.kind in (RunKind.START, RunKind.MANUAL):
         waiting = workspace.store.blockers.list(status=BlockerStatus.OPEN, task_id=task.id)
@@ -284,9 +214,12 @@ def check_status(workspace: Workspace, task: Task, previous: Run | None, request
         return
     resumable = previous.status in (RunStatus.BLOCKED, RunStatus.STOPPED, RunStatus.TIMEOUT)
     if not resumable and previous.error_class is not ErrorClass.CRASHED:
+        over = " and was taken back" if previous.leftover is Leftover.UNDONE else ""
+        failed = task.status is TaskStatus.FAILED
+        again = f"retry {short}" if failed else f"start {short} --execute"
         raise CodeFrameError(
-            f"The last run of task {short} ended as {previous.status.value}; only a blocked, stopped, timed out or "
-            "crashed one can go on.", f"Type: cf work retry {short}",
+            f"The last run of task {short} ended as {previous.status.value}{over}; only a blocked, stopped, timed out "
+            "or crashed one can go on.", f"Type: cf work {again}",
         )  # fmt: skip
     blocked = workspace.store.blockers.list(status=BlockerStatus.OPEN, task_id=task.id)
     # Auth, billing and quota blockers are cleared outside; typing `resume` says that they are.

@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from codeframe.core.config import CONFIG_DIR, load_environment_config
+from codeframe.core.engine_registry import EngineRegistry
 from codeframe.core.errors import CodeFrameError, UsageError, how_to_write
 from codeframe.core.git import Git, Repo, discover, require_version
 from codeframe.core.lease import is_held, read_info
@@ -70,7 +72,7 @@ def examine(folder: Path) -> Checkup:
         raise
     except CodeFrameError as error:
         return Checkup([*findings, _said("registration", error)], [], Workspace("", repo.toplevel, repo))
-    findings += _permissions(workspace)
+    findings += [*_permissions(workspace), *_configuration(workspace)]
     if unwritable := _unwritable(workspace.state_dir):
         return Checkup([*findings, unwritable], [], workspace)  # SQLite cannot even read there
     if operation := snapshots_of(workspace).operation():
@@ -115,6 +117,24 @@ def _state_folders(repo: Repo) -> Iterator[Finding]:
                 "registration", f"{folder} holds the state of a workspace that is not registered.",
                 f"Name its folder again, if it was not the top one: echo {words} > {shlex.quote(str(entry))}",
             )  # fmt: skip
+
+
+def _configuration(workspace: Workspace) -> Iterator[Finding]:
+    """A configuration that nothing can run with: it cannot be read, or names an engine that is not there."""
+    try:
+        known = EngineRegistry.at(workspace.root)
+        config = load_environment_config(workspace.root)
+    except CodeFrameError as error:
+        yield _said("configuration", error)
+        return
+    for key, names in (("engine", [config.engine]), ("fallback", config.fallback or ())):
+        for name in filter(None, names):
+            try:
+                known.adapter_class(name)
+            except ValueError as error:
+                yield Finding(
+                    "configuration", f"`{key}` in {CONFIG_DIR}/: {error}", f"Type: cf config set {key} NAME"
+                )
 
 
 def _permissions(workspace: Workspace) -> Iterator[Finding]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from codeframe.core.environment_config import (
     ALIAS,
+    BUDGET_EXAMPLE,
     ENGINES_EXAMPLE,
     GATES_EXAMPLE,
     KEYS,
@@ -35,7 +37,7 @@ def load_environment_config(repo_path: Path) -> EnvironmentConfig:
     """
     path = _config_path(repo_path)
     config = EnvironmentConfig.from_dict(_read(path) if path else {})
-    _refuse_invalid(config, path, "Correct it in an editor.")
+    _refuse_invalid(config, path, f"Correct it in an editor: {_editing(path)}" if path else "")
     return config
 
 
@@ -63,7 +65,7 @@ def _set(repo_path: Path, key: str, value_text: str) -> EnvironmentConfig:
             data.pop(ALIAS, None)
     data[key] = _typed(key, value_text)
     config = EnvironmentConfig.from_dict(data)
-    _refuse_invalid(config, path, f"Type: cf config set {key} {_EXAMPLES[key]}")
+    _refuse_invalid(config, path, _example(key))
     path = path or ensure_config_dir(repo_path) / "config.yaml"
     if path.suffix == ".json":
         text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
@@ -183,7 +185,13 @@ def _write(path: Path, text: str) -> None:
 
 
 def _unreadable(path: Path, why: str) -> UsageError:
-    return UsageError(f"{path} cannot be read: {why}.", "Correct it in an editor, or delete the file.")
+    return UsageError(
+        f"{path} cannot be read: {why}.", f"Correct it in an editor, or delete it: {_editing(path)}"
+    )
+
+
+def _editing(path: Path) -> str:
+    return f"${{EDITOR:-vi}} {shlex.quote(str(path))}"
 
 
 def _refuse_invalid(config: EnvironmentConfig, path: Path | None, hint: str) -> None:
@@ -193,10 +201,9 @@ def _refuse_invalid(config: EnvironmentConfig, path: Path | None, hint: str) -> 
         raise UsageError(where + " ".join(sentences), hint)
 
 
-# What a person may type for a key.
-_EXAMPLES: Mapping[str, str] = {
+# What a person may type for a key. Each has one.
+EXAMPLES: Mapping[str, str] = {
     "engine": "NAME (cf engines list names them)",
-    ALIAS: "NAME (cf engines list names them)",
     "model": "NAME",
     "engines": f"'{ENGINES_EXAMPLE}'",
     "gates": f"'{GATES_EXAMPLE}'",
@@ -209,20 +216,25 @@ _EXAMPLES: Mapping[str, str] = {
     "stall_action": "blocker",
     "autonomy": "workspace",
     "network": "on",
+    "fallback": "one,another",
+    "wait_for_quota": "5h",
+    "budget": f"'{BUDGET_EXAMPLE}'",
     "tech_stack": "'Python 3.12, pytest'",
 }
+
+
+def _example(key: str) -> str:
+    return f"Type: cf config set {key} {EXAMPLES['engine' if key == ALIAS else key]}"
 
 
 def _typed(key: str, text: str) -> Any:
     """The value a person means by `text` on the command line."""
     text = text.encode("utf-8", "replace").decode()  # no lone surrogates
-    if key in ("gates", "engines"):
+    if key in ("gates", "engines", "budget"):
         try:
             return parse_yaml(text)
         except ValueError as error:
-            raise UsageError(
-                f"The value of `{key}` is not YAML: {error}.", f"Type: cf config set {key} {_EXAMPLES[key]}"
-            ) from error
+            raise UsageError(f"The value of `{key}` is not YAML: {error}.", _example(key)) from error
     if key in ("require_gates", "strict"):
         return to_bool(text.strip())
     if key == "max_corrections" and re.fullmatch(r"[0-9]{1,9}", text.strip()):

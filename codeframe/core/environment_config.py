@@ -100,7 +100,7 @@ class EnvironmentConfig:
             if value is not None or DEFAULTS[key] is not None:
                 problem = _CHECK[key](value)
                 if problem:
-                    instead = "" if problem.startswith("has to give") else f", not {_shown(value)}"
+                    instead = f", not {_shown(value)}" if problem.startswith("has to be") else ""
                     sentences.append(f"`{key}` {problem}{instead}.")
         for key, value in self.unknown.items():
             if key == ALIAS:
@@ -177,9 +177,11 @@ def _gates(value: Any) -> str:
     problem = f"has to be a list like {GATES_EXAMPLE}, where timeout is optional"
     if not isinstance(value, list):
         return problem
-    names = [gate.get("name") for gate in value if isinstance(gate, dict)]
-    if len(names) < len(value) or not all(map(_good_gate, value)):
-        return problem
+    for at, gate in enumerate(value, start=1):
+        if lacks := _lacks(gate):
+            named = f"`{name}`" if (name := _name_of(gate)) else f"number {at}"
+            return f"has to give gate {named} {lacks}, like {GATES_EXAMPLE}"
+    names = [gate["name"] for gate in value]
     if not all(map(_good_gate_name, names)):
         return (
             "has to give each gate a name of one line and at most 60 characters, without two spaces or “: ”"
@@ -188,22 +190,22 @@ def _gates(value: Any) -> str:
 
 
 def _names(value: Any) -> str:
-    good = (
-        isinstance(value, list)
-        and bool(value)
-        and not any(map(_text, value))
-        and len(set(value)) == len(value)
-    )
-    return "" if good else "has to be a list of different engines like [one, another]"
+    if not isinstance(value, list):
+        return "has to be a list of engines like [one, another]"
+    if not value or any(map(_text, value)):
+        return "has to name engines, like [one, another]"
+    return "" if len(set(value)) == len(value) else "has to name each engine once"
 
 
 def _budget(value: Any) -> str:
     problem = f"has to be a mapping like {BUDGET_EXAMPLE}, of run, task and workspace, each with tokens, cost or both"
-    if not isinstance(value, dict) or not value or not set(value) <= set(SCOPES):
+    if not isinstance(value, dict):
         return problem
+    if not value or not set(value) <= set(SCOPES):
+        return f"has to name run, task or workspace, like {BUDGET_EXAMPLE}"
     for limits in value.values():
         if not isinstance(limits, dict) or not limits or not set(limits) <= {"tokens", "cost"}:
-            return problem
+            return f"has to give each of them tokens, cost or both, like {BUDGET_EXAMPLE}"
         if not all(is_amount(limit, whole=key == "tokens") for key, limit in limits.items()):
             return "has to give amounts above 0: whole numbers for tokens, US dollars for cost"
     return ""
@@ -227,16 +229,25 @@ def _good_gate_name(name: Any) -> bool:
     return len(name) <= 60 and name.isprintable() and "  " not in name and ": " not in name
 
 
-def _good_gate(gate: dict[Any, Any]) -> bool:
+def _name_of(gate: Any) -> str:
+    """The name of a gate that is declared wrongly, where it has one that can be shown."""
+    name = gate.get("name") if isinstance(gate, dict) else None
+    return name if isinstance(name, str) and name.strip() and _good_gate_name(name) else ""
+
+
+def _lacks(gate: Any) -> str:
+    """What a declared gate has to be given; "" for nothing."""
+    if not isinstance(gate, dict):
+        return "a name and a command"
+    if _text(gate.get("name")):
+        return "a name"
     command = gate.get("command")
     words: Iterable[Any] = command if isinstance(command, list) else [command]
-    return (
-        set(gate) <= {"name", "command", "timeout"}
-        and not _text(gate.get("name"))
-        and bool(command)
-        and all(isinstance(word, str) and word.strip() for word in words)
-        and ("timeout" not in gate or not _duration(gate["timeout"]))
-    )
+    if not command or not all(isinstance(word, str) and word.strip() for word in words):
+        return "a command"
+    if "timeout" in gate and _duration(gate["timeout"]):
+        return "a timeout that is a duration"
+    return "" if set(gate) <= {"name", "command", "timeout"} else "nothing but name, command and timeout"
 
 
 _CHECK: Mapping[str, Callable[[Any], str]] = {

@@ -37,6 +37,7 @@ from codeframe.core.run_options import RunOptions
 from codeframe.core.snapshots import Snapshot, Snapshots
 from codeframe.core.stop_switch import StopSwitch
 from codeframe.core.trust import Trust, Untrusted
+from codeframe.core.uncommitted import uncommitted
 from codeframe.core.workspace import Workspace
 from codeframe.core.would_run import gate_items
 
@@ -65,14 +66,18 @@ def open_by_hand(workspace: Workspace, task: Task) -> Run | None:
     return run if is_open else None
 
 
-def open_run(workspace: Workspace, task: Task, request: Request, say: Say, stop: StopSwitch) -> Run:
+def open_run(
+    workspace: Workspace, task: Task, request: Request, say: Say, stop: StopSwitch, opened: Callable[[], None]
+) -> Run:
     """Begin a run by hand; one that is open already is returned as it is. `request` is of the kind MANUAL.
 
-    The gates run for their baseline where they are trusted; where not, nothing is run and nobody asked.
+    `opened` is called once it is open. Then the gates run for their baseline where they are trusted; where not,
+    nothing is run and nobody asked.
     Raises CodeFrameError where the task or the tree is not free.
     """
     if (run := open_by_hand(workspace, task)) is not None:
         _refuse_elsewhere(workspace, run)
+        opened()
         return run
     previous = workspace.store.runs.latest(task.id)
     check_status(workspace, task, previous, request)
@@ -88,6 +93,7 @@ def open_run(workspace: Workspace, task: Task, request: Request, say: Say, stop:
         base = snapshots.take(task.id, "base")
         goes_on = previous if previous is not None and previous.leftover in IN_TREE else None
         run = _claim(workspace, task, base.commit, goes_on, options)
+        opened()
         if not options.no_gates and goes_on is None:
             suite = gate_suite(workspace, config, strict=options.strict)
             _baseline(workspace, run, snapshots, base, suite, say, stop)
@@ -249,10 +255,20 @@ def _to_verify(workspace: Workspace, task: Task) -> Run:
         if run is None or run.kind is not RunKind.MANUAL or not again:
             raise CodeFrameError(
                 f"Task {task.id[:8]} ({task.status.value}) is not being done by hand.",
-                f"Open it: cf work start {task.id[:8]}",
+                _instead(workspace, task),
             )
     _refuse_elsewhere(workspace, run)
     return run
+
+
+def _instead(workspace: Workspace, task: Task) -> str:
+    """What to type for a task that there is nothing to verify of."""
+    short = task.id[:8]
+    if task.status is TaskStatus.DONE and any(uncommitted(workspace, [task])):
+        return f"It is done; commit it: cf commit create --task {short}"
+    return (
+        f"Open it: cf work start {short}" if task.status in _OPENED else f"Look at it: cf work show {short}"
+    )
 
 
 def _end_gates(run: Run) -> None:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from codeframe.core.errors import CodeFrameError
 from codeframe.core.git import Git, GitError
-from codeframe.core.head_state import RUN_TRAILER, HeadState
+from codeframe.core.head_state import RUN_TRAILER
 from codeframe.core.leftovers import snapshots_of
-from codeframe.core.models import Run, Task, TaskStatus, utc_now
+from codeframe.core.models import Run, Task, TaskStatus
 from codeframe.core.person_index import Step, collisions, intend_to_add, put_entries, staged_entries
 from codeframe.core.raw_git import Entry
 from codeframe.core.run_lock import tree_reserved
@@ -30,7 +30,10 @@ from codeframe.core.task_work import (
     naming,
     steps,
 )
+from codeframe.core.uncommitted import uncommitted
 from codeframe.core.workspace import Workspace
+
+_IDENTITIES = ("GIT_AUTHOR_", "GIT_COMMITTER_")
 
 
 class Committed(NamedTuple):
@@ -46,24 +49,6 @@ class Committed(NamedTuple):
 
 class NothingToCommit(CodeFrameError):
     """HEAD holds all that the task changed, or it changed nothing."""
-
-
-def uncommitted(workspace: Workspace) -> list[Task]:
-    """The DONE tasks of which something is not in HEAD yet, the one that ended first first."""
-    return [task for task, _ in _uncommitted(workspace)]
-
-
-def _uncommitted(workspace: Workspace) -> Iterator[tuple[Task, TaskWork]]:
-    done = sorted(workspace.store.tasks.list(status=TaskStatus.DONE), key=lambda each: each.updated_at)
-    runs = [run for task in done for run in workspace.store.runs.list(task_id=task.id)]
-    head = HeadState.for_runs(Git(workspace.repo.toplevel), runs, utc_now())
-    for task in done:
-        work = TaskWork(workspace, task, head=head)
-        try:
-            if work.wanted():
-                yield task, work
-        except Overlap:
-            yield task, work
 
 
 def commit_task(
@@ -101,6 +86,22 @@ def commit_task(
     return done
 
 
+def check_committer(workspace: Workspace) -> None:
+    """Raise GitError where git would refuse a commit as it does not know whose it is."""
+    own = {n: v for n, v in os.environ.items() if n.startswith(_IDENTITIES)}
+    git = Git(workspace.repo.toplevel)
+    for identity in ("GIT_AUTHOR_IDENT", "GIT_COMMITTER_IDENT"):
+        if git.run("var", identity, env=own, check=False).exit_code:
+            raise _nobody()
+
+
+def _nobody() -> GitError:
+    return GitError(
+        "git does not know who commits.",
+        "Type: git config user.name YOU && git config user.email YOU@EXAMPLE.COM",
+    )
+
+
 def nothing(work: TaskWork, left_out: Mapping[str, str]) -> CodeFrameError:
     """That `work` holds nothing, with the true reason."""
     begin = (
@@ -115,7 +116,8 @@ def nothing(work: TaskWork, left_out: Mapping[str, str]) -> CodeFrameError:
             else "Type: git status",
         )
     held = "a commit of it is in HEAD" if work.in_head else "HEAD holds it already"
-    why = held if work.states or work.in_head else "it changed nothing"
+    nothing_done = "what it changed was taken back" if work.undone else "it changed nothing"
+    why = held if work.states or work.in_head else nothing_done
     return NothingToCommit(f"{begin}; {why}.", "Type: git status")
 
 
@@ -127,7 +129,7 @@ def listed(left_out: Mapping[str, str]) -> list[str]:
 
 def _explained(workspace: Workspace, task: Task, overlap: Overlap) -> CodeFrameError:
     """Where it is another task's change that has to be committed first, say which."""
-    for other, work in _uncommitted(workspace):
+    for other, work in uncommitted(workspace, workspace.store.tasks.list(status=TaskStatus.DONE)):
         if other.id == task.id:
             break
         if overlap.path in work.states:
@@ -247,11 +249,7 @@ def _refuse_beside_orphan(workspace: Workspace) -> None:
 def _git_commit(git: Git, index: Path, own: Scratch, message: str) -> None:
     """`git commit` as the person would type it: hooks, signing and templates are theirs."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    env |= {
-        name: value
-        for name, value in os.environ.items()
-        if name.startswith(("GIT_AUTHOR_", "GIT_COMMITTER_"))
-    }
+    env |= {name: value for name, value in os.environ.items() if name.startswith(_IDENTITIES)}
     env |= {"GIT_INDEX_FILE": str(index), "GIT_EDITOR": "true"}
     file = own.folder / "message"
     file.write_text(message, encoding="utf-8", errors="surrogateescape")
@@ -272,7 +270,7 @@ def _git_commit(git: Git, index: Path, own: Scratch, message: str) -> None:
     if process.returncode:
         said = output.decode("utf-8", "replace").strip()
         if "Please tell me who you are" in said:
-            raise GitError("git does not know who commits.", "Type: git config user.email YOU@EXAMPLE.COM")
+            raise _nobody()
         raise GitError(
             f"git refused the commit: {said or 'it said nothing'}",
             "Mend that, or commit by hand; what is staged and HEAD are as they were.",

@@ -75,6 +75,7 @@ class TaskWork:
         self.git = self._snapshots.git
         self.folder = workspace.state_dir
         runs = sorted(workspace.store.runs.list(task_id=task.id), key=lambda run: run.attempt)
+        self.undone = any(run.leftover is Leftover.UNDONE for run in runs)
         runs = [run for run in runs if run.leftover is not Leftover.UNDONE]
         self.head = head or HeadState.for_runs(self.git, runs, task.created_at)
         # What a commit carries is committed, whatever became of it since.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -14,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codeframe.core.config import front_matter, load_environment_config, set_value
-from codeframe.core.environment_config import DEFAULTS, EnvironmentConfig
+from codeframe.core.config import EXAMPLES, front_matter, load_environment_config, set_value
+from codeframe.core.environment_config import DEFAULTS, KEYS, EnvironmentConfig
 from codeframe.core.errors import CodeFrameError, UsageError
 
 
@@ -171,12 +172,17 @@ def test_bytes_that_are_no_text_are_reported(tmp_path: Path) -> None:
         ("network: maybe", "`network` has to be on or off"),
         ("autonomy: [full]", "`autonomy` has to be workspace or full"),
         ("gates: pytest", "`gates` has to be a list like"),
-        ("gates: [pytest]", "`gates` has to be a list like"),
-        ("gates: [{name: a}]", "`gates` has to be a list like"),
-        ("gates: [{name: a, command: []}]", "`gates` has to be a list like"),
-        ("gates: [{name: a, command: x, timeout: never}]", "`gates` has to be a list like"),
-        ("gates: [{name: a, command: x, tiemout: 5}]", "`gates` has to be a list like"),
-        ("gates: [{name: [a], command: x}]", "`gates` has to be a list like"),
+        ("gates: [pytest]", "`gates` has to give gate number 1 a name and a command"),
+        ("gates: [{name: a}]", "`gates` has to give gate `a` a command"),
+        ("gates: [{name: a, command: []}]", "gate `a` a command"),
+        ("gates: [{name: a, command: x, timeout: never}]", "gate `a` a timeout that is a duration"),
+        ("gates: [{name: a, command: x, tiemout: 5}]", "gate `a` nothing but name, command and timeout"),
+        ("gates: [{name: [a], command: x}]", "gate number 1 a name"),
+        ("fallback: []", "`fallback` has to name engines"),
+        ("fallback: [a, a]", "`fallback` has to name each engine once"),
+        ("budget: 5", "`budget` has to be a mapping like"),
+        ("budget: {}", "`budget` has to name run, task or workspace"),
+        ("budget: {run: {}}", "`budget` has to give each of them tokens, cost or both"),
         ("gates: [{name: a, command: x}, {name: a, command: y}]", "a name of its own"),
         (
             "max_correction: 2",
@@ -468,6 +474,27 @@ def test_bad_input_changes_nothing(tmp_path: Path, key: str, text: str, said: st
     assert said in caught.value.problem
     assert path.read_text() == "engine: a # mine\n"
     assert [p.name for p in path.parent.iterdir()] == ["config.yaml"]
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_every_key_has_an_example_that_can_be_set_and_names_itself_when_refused(
+    tmp_path: Path, key: str
+) -> None:
+    """`cf config set budget 5` was an internal error, as were all keys that were added last."""
+    refused = []
+    for text in ("", "-1", "[", "[1, 1]", "{a: 1}"):
+        try:
+            set_value(tmp_path, key, text)
+        except UsageError as error:
+            refused.append(error)
+    assert refused or key in ("engines", "gates")
+    for error in refused:
+        assert f"`{key}`" in error.problem
+        assert error.hint == f"Type: cf config set {key} {EXAMPLES[key]}"
+        assert not ("a list like" in error.problem and "not a list" in error.problem)
+    (typed,) = shlex.split(EXAMPLES[key].partition(" (")[0])
+    set_value(tmp_path, key, typed)
+    load_environment_config(tmp_path)
 
 
 def test_set_can_mend_the_value_that_was_wrong(tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ class RunStore:
             finished = self.get(run_id)
             self._events.add(
                 "run_finished",
-                finished.error or finished.summary.partition("\n")[0] or str(status),
+                _in_words(finished),
                 run_id=run_id,
                 task_id=run.task_id,
                 metadata={"run": status, "task": task_status, "error_class": finished.error_class},
@@ -159,10 +159,10 @@ class RunStore:
             raise UsageError(f"There is no run '{id}'.", "Type: cf work status")
         return _run(rows[0])
 
-    def find(self, prefix: str) -> Run:
-        """The one run whose id starts with `prefix`; UsageError when none or several do."""
+    def find(self, prefix: str, list_with: str = "cf work status") -> Run:
+        """The one run whose id starts with `prefix`; UsageError when none or several do, with what lists them."""
         label = "engine || ' ' || status || ' ' || substr(started_at, 1, 16)"
-        return self.get(self._db.find_id("runs", prefix, noun="run", label=label, list_with="cf work status"))
+        return self.get(self._db.find_id("runs", prefix, noun="run", label=label, list_with=list_with))
 
     def latest(self, task_id: str) -> Run | None:
         """The task's last attempt."""
@@ -270,6 +270,13 @@ class RunStore:
         return self._many(
             f"WHERE {' AND '.join(conditions)} {_NEWEST_FIRST} LIMIT ?", *args, -1 if limit is None else limit
         )
+
+
+def _in_words(run: Run) -> str:
+    """How a run ended: the verdict first, then what is said of it in a line."""
+    verified = f", {run.verification}" if run.status is RunStatus.COMPLETED and run.verification else ""
+    said = (run.error or run.summary).strip().partition("\n")[0]
+    return f"{run.status}{verified}" + (f": {said}" if said else "")
 
 
 def _encode(value: Any) -> Any:

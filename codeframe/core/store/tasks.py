@@ -129,8 +129,9 @@ class TaskStore:
                 raise CodeFrameError(
                     f"Task {id} is being worked on.", f"Stop that first: cf work stop {id[:8]}"
                 )
-            state_machine.check("task", task.status, to, _way_out(task))
-            if to == TaskStatus.BLOCKED:
+            if to != TaskStatus.BLOCKED:
+                _check_settable(task.status, to, _way_out(task, to))
+            else:
                 raise CodeFrameError(
                     f"Task {id} becomes BLOCKED only with what blocks it.",
                     f'Type: cf blocker create {id[:8]} "what has to be settled first"',
@@ -167,7 +168,7 @@ class TaskStore:
             )
         if frm == to:
             return 0
-        state_machine.check("task", frm, to, "Type: cf tasks set --all --from BACKLOG status READY")
+        _check_settable(frm, to, "Type: cf tasks set --all --from BACKLOG status READY")
         with self._db.write() as connection:
             if frm == TaskStatus.BLOCKED:
                 connection.execute(
@@ -248,6 +249,16 @@ class TaskStore:
         )
         return _task(rows[0]) if rows else None
 
+    def done_without_commit(self) -> list[Task]:
+        """DONE tasks with a run that changed something, was not undone, and that no `commit` event follows."""
+        changed = (
+            "SELECT 1 FROM runs r WHERE r.task_id = t.id AND r.leftover != 'undone'"
+            " AND json_extract(r.evidence, '$.changed') AND NOT EXISTS (SELECT 1 FROM events e"
+            " WHERE e.task_id = t.id AND e.type = 'commit' AND e.created_at >= r.ended_at)"
+        )
+        rows = self._db.query(f"{_SELECT} WHERE t.status = 'DONE' AND EXISTS ({changed}) {_ORDER}")
+        return [_task(row) for row in rows]
+
     def unmet_dependencies(self, id: str) -> list[Task]:
         """What `id` still waits for: its dependencies that are neither DONE nor MERGED."""
         return [needed for needed in map(self.get, self.get(id).depends_on) if needed.status not in FINISHED]
@@ -317,8 +328,22 @@ def _write_status(connection: sqlite3.Connection, id: str, to: TaskStatus) -> No
     connection.execute("UPDATE tasks SET status = ?, updated_at = ? WHERE id = ?", (to, stamp(utc_now()), id))
 
 
-def _way_out(task: Task) -> str:
-    """What to type for a task that `start` does not take."""
+def _check_settable(frm: TaskStatus, to: TaskStatus, hint: str) -> None:
+    """Refuse what rule 8.1 forbids, naming only what a person can set: the rest comes of work, or of a blocker."""
+    legal = state_machine.TASK_TRANSITIONS[frm]
+    if to not in legal:
+        own = [each for each in legal if each not in (TaskStatus.IN_PROGRESS, TaskStatus.BLOCKED)]
+        words = f", only to {' or '.join(own)}" if own else ""
+        raise CodeFrameError(f"A task that is {frm} cannot be set to {to}{words}.", hint)
+
+
+def _way_out(task: Task, to: TaskStatus | None = None) -> str:
+    """What to type for a task that `start` does not take, or that cannot be set to `to`."""
+    if task.status is TaskStatus.READY and to is TaskStatus.BACKLOG:
+        return f'To hold it back: cf blocker create {task.id[:8]} "what has to be settled first"'
+    if task.status is TaskStatus.READY and to is TaskStatus.DONE:
+        short = task.id[:8]
+        return f"To do it by hand: cf work start {short}, then: cf work verify {short}"
     return {
         TaskStatus.BACKLOG: f"Approve it: cf tasks set {task.id[:8]} status READY",
         TaskStatus.READY: f"Start it: cf work start {task.id[:8]} --execute",
