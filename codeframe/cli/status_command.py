@@ -86,14 +86,15 @@ def _not_committed(workspace: Workspace) -> list[str]:
 
 
 def _tell_missing(workspace: Workspace, task: Task) -> None:
-    """Say that the engine which would run cannot, where that shows without starting it."""
+    """Say that the engine which was chosen cannot run, where that shows without starting it."""
     from codeframe.core.engine_check import check_engine
-    from codeframe.core.engine_registry import EngineRegistry, resolve_engine
+    from codeframe.core.engine_registry import DEFAULT_WHY, EngineRegistry, resolve_engine
     from codeframe.core.errors import CodeFrameError
 
     try:
         engine, why = resolve_engine(workspace, None, task.engine)
-        check_engine(engine, why, task, known=EngineRegistry.at(workspace.root))
+        if why != DEFAULT_WHY:  # that one comes with us, and lacks a key at most
+            check_engine(engine, why, task, known=EngineRegistry.at(workspace.root))
     except CodeFrameError as e:
         say(f"  {e.problem}\n  {e.hint}")
 

@@ -527,3 +527,51 @@ def test_git_add_intent_is_no_staged_content(cf: Cf) -> None:
     cf("commit", "create", "--task", task)
     assert committed_in(cf.where) == ["sub/.gitignore", "work.py"]
     assert git(cf.where, "status", "--porcelain") == ""
+
+
+def test_verified_work_that_is_not_committed_is_named_until_it_is(cf: Cf) -> None:
+    """`cf status` said `DONE 1`; and a second check without an edit hid what there was to commit."""
+    task = cf.add("By hand")
+    cf("work", "start", task)
+    (cf.where / "a.txt").write_text("a\n")
+    cf("work", "verify", task, "--require-gates", code=1)
+    said = cf("work", "verify", task).stdout
+    assert "created a.txt" in said
+    assert f"cf commit create --task {task[:8]}" in said
+    named = f"Not committed: {task[:8]} “By hand”\n  cf commit create --task {task[:8]}\n"
+    assert named in cf("status").stdout
+    refused(cf("work", "verify", task, code=1), f"commit it: cf commit create --task {task[:8]}")
+    cf("commit", "create", "--task", task)
+    assert "Not committed" not in cf("status").stdout
+    assert "task_added  By hand" in cf("events").stdout
+    assert "UTC" in cf("events").stdout
+    assert "run_finished  COMPLETED, unverified" in cf("events").stdout
+
+
+def test_work_that_was_taken_back_is_said_to_be(cf: Cf) -> None:
+    task = cf.add()
+    cf("work", "start", task)
+    (cf.where / "a.txt").write_text("a\n")
+    cf("work", "verify", task)
+    cf("work", "undo", task)
+    assert "COMPLETED, undone" in cf("work", "show", task).stdout
+    assert "taken back since" in cf("work", "why", task).stdout
+    assert "Not committed" not in cf("status").stdout
+    refused(cf("patch", "export", task, code=1), "what it changed was taken back")
+    refused(cf("work", "resume", task, code=1), "COMPLETED and was taken back", f"cf work start {task[:8]}")
+    refused(cf("work", "why", task, "--run", "zz", code=2), f"Type: cf work show {task[:8]}")
+
+
+def test_no_identity_is_told_before_the_gates_run(cf: Cf, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = cf.add()
+    cf("work", "start", task)
+    (cf.where / "a.txt").write_text("a\n")
+    git(cf.where, "config", "user.useConfigOnly", "true")
+    git(cf.where, "config", "--unset-all", "user.email")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    for name in ("GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL", "EMAIL"):
+        monkeypatch.delenv(name, raising=False)
+    refused(
+        cf("work", "verify", task, "--commit", code=1), "does not know who commits", "git config user.name"
+    )
+    assert cf("tasks", "show", task, "--json").json()["status"] == "IN_PROGRESS"

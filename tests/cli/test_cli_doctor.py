@@ -371,3 +371,12 @@ def test_without_git_it_says_so_and_looks_at_the_database_all_the_same(
 def test_a_repository_that_is_damaged_is_said_to_be(cf: Cf) -> None:
     (cf.where / ".git/HEAD").unlink()
     assert "HEAD" in found(cf, "git")["command"]
+
+
+@pytest.mark.parametrize("text", ["engine: [", "bogus: 1", "engine: nobody"])
+def test_a_configuration_that_stops_every_run_is_found(cf: Cf, text: str) -> None:
+    (cf.where / ".codeframe" / "config.yaml").write_text(text)
+    assert "config" in found(cf, "configuration")["command"]
+    if text != "engine: nobody":
+        for view in (("status",), ("work", "status")):
+            assert "Correct it in an editor" in cf(*view).stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -85,13 +86,17 @@ def test_status_of_an_empty_workspace(cf: Cf) -> None:
     assert cf("status").stdout == f'Workspace {cf.where}\nNext: cf tasks add "what is to be done"\n'
 
 
-def test_status_says_what_there_is_and_what_to_type_next(cf: Cf) -> None:
+def test_status_says_what_there_is_and_what_to_type_next(cf: Cf, monkeypatch: pytest.MonkeyPatch) -> None:
+    cf("config", "set", "engine", "claude-code")
+    monkeypatch.setenv("PATH", os.path.dirname(shutil.which("git") or ""))
     cf("prd", "add", "-", stdin=b"# A calculator\n")
     first = cf.add("First")
     cf.add("Second", "--depends-on", first, "--priority", "9")
     cf.add("Third", "--backlog")
     question = find_workspace(cf.where).store.blockers.add(first, None, "Which?")
-    said = cf("status").stdout.splitlines()
+    *said, missing, hint = cf("status").stdout.splitlines()
+    assert missing.startswith("  Engine claude-code cannot run here; missing: ")
+    assert hint.startswith("  ")
     assert said == [
         f"Workspace {cf.where}",
         "Requirement: A calculator",

@@ -176,7 +176,7 @@ def test_set_changes_one_field(cf: Cf) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["status", "DONE"], 1, "cannot go from READY to DONE"),
+        (["status", "DONE"], 1, "cannot be set to DONE"),
         (["status", "IN_PROGRESS"], 1, "becomes IN_PROGRESS only when it is started"),
         (["status", "nope"], 2, "There is no state “nope”"),
         (["colour", "red"], 2, "A task has no field colour; it has status"),
@@ -212,7 +212,7 @@ def test_set_all(cf: Cf) -> None:
         refused(cf("tasks", "set", *args, code=2), "Type: cf tasks set --all --from BACKLOG status READY")
     refused(
         cf("tasks", "set", "--all", "--from", "READY", "status", "DONE", code=1),
-        "cannot go from READY to DONE",
+        "cannot be set to DONE",
     )
 
 
@@ -245,7 +245,8 @@ def test_delete_asks_for_force_where_others_depend_on_it(cf: Cf) -> None:
         second,
         f"cf tasks delete {first[:8]} --force",
     )
-    assert cf("tasks", "delete", first, "--force").stdout == f"Deleted {first[:8]} “First”.\n"
+    said = f"Deleted {first[:8]} “First”.\n{second[:8]} “Second” waits for it no longer.\n"
+    assert cf("tasks", "delete", first, "--force").stdout == said
     assert [t["depends_on"] for t in cf("tasks", "list", "--json").json()] == [[]]
     refused(cf("tasks", "delete", first, code=2), "No task starts with")
 

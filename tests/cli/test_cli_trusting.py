@@ -134,7 +134,7 @@ def test_a_folder_in_which_anybody_could_replace_the_record_does_not_count(wary:
 def test_revoke_forgets(wary: Cf) -> None:
     declare(wary)
     wary("trust", "--yes")
-    assert f"gate check: {GIT} --version  (new)" in wary("trust", "--revoke").stdout
+    assert f"gate check: {GIT} --version  (not trusted)" in wary("trust", "--revoke").stdout
     start(wary, 5)
     assert "Nothing was trusted here." in wary("trust", "--revoke").stdout
 

@@ -148,7 +148,7 @@ def test_the_verdict_changes_run_task_blocker_and_events_together(store: Store, 
         BlockerStatus.OPEN,
     )
     event = store.events.list(run.id)[-1]
-    assert (event.type, event.message) == ("run_finished", "no login")
+    assert (event.type, event.message) == ("run_finished", "BLOCKED: no login")
     assert event.metadata == {"run": "BLOCKED", "task": "BLOCKED", "error_class": "auth"}
 
 
