@@ -252,7 +252,8 @@ def test_ctrl_c_while_a_hook_runs_after_the_commit_leaves_nothing_staged_the_wro
     process = start_cf("commit", "create", "--task", task.id, cwd=stage.repo, env=stage.env)
     wait_until((stage.repo.parent / "committed").exists)
     os.killpg(process.pid, signal.SIGINT)
-    process.communicate(timeout=60)
+    said = process.communicate(timeout=60)[0]
+    assert (process.returncode, "the commit is made" in str(said)) == (130, True)
     assert committed(stage) == ["README.md", "work.py"]
     left = git(stage.repo, "status", "--porcelain").splitlines()
     assert left == ["M  staged.txt", " M unstaged.txt", "?? untracked.txt"]
