@@ -169,7 +169,10 @@ def _commit(
     staged = {path: everything.get(path) for path in wanted}
     then = {path: work.also_staged(path, staged[path], *pair) for path, pair in wanted.items()}
     new = {path for path, entry in then.items() if entry is not None} - everything.keys()
-    if in_the_way := collisions(everything, new):
+    removed = {
+        path for path, entry in then.items() if entry is None
+    }  # a file may become a folder of its name
+    if in_the_way := collisions(everything.keys() - removed, new):
         raise work.overlap(min(in_the_way))
     signum = 0
     with index_of_head(work) as (index, own):
@@ -294,7 +297,7 @@ def _git_commit(git: Git, index: Path, own: Scratch, message: str) -> None:
         if "Please tell me who you are" in said:
             raise GitError("git does not know who commits.", "Type: git config user.email YOU@EXAMPLE.COM")
         raise GitError(
-            f"git refused the commit: {said or 'it said nothing'}",
+            f"git refused the commit: {said or 'it said nothing.'}",
             "Mend that, or commit by hand; what is staged and HEAD are as they were.",
         )
 

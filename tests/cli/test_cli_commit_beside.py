@@ -9,6 +9,7 @@ import signal
 from copy import copy
 from pathlib import Path
 
+import psutil
 import pytest
 
 from codeframe.core.scratch import in_use
@@ -91,7 +92,7 @@ def test_a_commit_whose_cf_was_killed_in_the_hook_is_waited_for_and_swept(cf: Cf
         refused(cf("commit", "create", "--task", task, code=1), "still at work", "or end it: kill ")
         refused(cf("deinit", "--force", code=1), "A commit or a patch is being made")
         refused(cf("work", "undo", task, code=1), "still at work")
-        refused(cf("work", "start", cf.task("Next"), code=1), "still at work")
+        assert "still at work" in cf("work", "start", cf.add("Next"), code=1).stderr
         cf("patch", "export", task)  # sweeps what nobody uses
         found = cf("doctor", code=1).stdout
         assert "still at work" in found
@@ -120,8 +121,8 @@ def test_a_hook_does_not_live_on_and_write_into_the_tree_once_the_commit_was_sto
     os.kill(process.pid, signum)
     said = "".join(map(str, process.communicate(timeout=60)))
     assert (process.returncode, "nothing was committed" in said) == (128 + signum, True)
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(pid.read_text()), 0)
+    left = int(pid.read_text())
+    assert not psutil.pid_exists(left) or psutil.Process(left).status() == psutil.STATUS_ZOMBIE
     assert state(cf.where) == before
     assert scratch_folders(cf.where) == []
 
