@@ -241,6 +241,16 @@ def by_hand(workspace: Workspace, run: Run, cf: str = "cf") -> CodeFrameError:
     )
 
 
+def _commit_first(workspace: Workspace, task: Task) -> str:
+    """What is left to do with an accepted task: a `cf` that was to commit it may have been killed before that."""
+    if task.status is not TaskStatus.DONE:
+        return ""
+    from codeframe.core.task_commit import uncommitted
+
+    left = task.id in {each.id for each in uncommitted(workspace)}
+    return f"It is not committed; type: cf commit create --task {task.id[:8]}" if left else ""
+
+
 def check_status(workspace: Workspace, task: Task, previous: Run | None, request: Request) -> None:
     """Refuse a task that may not begin, or go on, in this way now (rule 4.8)."""
     short = task.id[:8]
@@ -272,13 +282,14 @@ def check_status(workspace: Workspace, task: Task, previous: Run | None, request
             del refusals[TaskStatus.FAILED]  # what an engine could not do, a person may finish
         if task.status in refusals:
             what, hint = refusals[task.status]
-            raise CodeFrameError(f"Task {short} {what}.", hint)
+            raise CodeFrameError(f"Task {short} {what}.", _commit_first(workspace, task) or hint)
         return
     verb = request.kind.value
     if previous is None or task.status in (TaskStatus.DONE, TaskStatus.MERGED):
         state = "has never run" if previous is None else f"is {task.status.value}"
         raise CodeFrameError(
-            f"Task {short} {state}; there is nothing to {verb}.", f"Type: cf work show {short}"
+            f"Task {short} {state}; there is nothing to {verb}.",
+            _commit_first(workspace, task) or f"Type: cf work show {short}",
         )
     if request.kind is RunKind.RETRY:
         return

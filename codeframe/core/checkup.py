@@ -22,7 +22,7 @@ from codeframe.core.lease import is_held, read_info
 from codeframe.core.leftovers import snapshots_of
 from codeframe.core.models import RunKind, RunStatus
 from codeframe.core.removal import finish_removal, staying
-from codeframe.core.run_lock import is_alive, lease_path, owner_unseen, tree_lock_path
+from codeframe.core.run_lock import commit_at_work, is_alive, lease_path, owner_unseen, tree_lock_path
 from codeframe.core.scratch import SCRATCH, in_use
 from codeframe.core.store.rescue import rescue, trouble
 from codeframe.core.whole_file import HALF_WRITTEN
@@ -75,6 +75,8 @@ def examine(folder: Path) -> Checkup:
         return Checkup([*findings, unwritable], [], workspace)  # SQLite cannot even read there
     if operation := snapshots_of(workspace).operation():
         findings.append(_said("operation", operation))
+    if commit := commit_at_work(workspace):
+        findings.append(_said("commit", commit))
     damage = _database(workspace.state_dir / DATABASE)
     findings += damage
     try:
