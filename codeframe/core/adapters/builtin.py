@@ -21,6 +21,8 @@ from codeframe.core.agent_adapter import (
     AgentEvent,
     AgentResult,
     Capabilities,
+    Unenforced,
+    not_enforced,
 )
 from codeframe.core.models import ErrorClass
 
@@ -39,6 +41,16 @@ class BuiltInReactAdapter:
         preassigned_session=True,
         structured_verdict=True,
         terminal_signal="event",
+    )
+    unenforced: ClassVar[tuple[Unenforced, ...]] = (
+        Unenforced(
+            {"autonomy": "full"},
+            "this engine's file tools stay inside the workspace all the same",
+        ),
+        Unenforced(
+            {"network": "off"},
+            "there are no web tools; what shell commands reach is not enforced",
+        ),
     )
     install_hint: ClassVar[str] = (
         "Set one: export ANTHROPIC_API_KEY=..., or for a server of your own export ANTHROPIC_BASE_URL=http://..."
@@ -91,6 +103,8 @@ class BuiltInReactAdapter:
         started = time.monotonic()
         self._events.open()
         try:
+            for notice in not_enforced(self.unenforced, context.options) if context.round == 0 else ():
+                self._events.put(AgentEvent("progress", notice, metadata={"notice": True}))
             workspace = Path(os.path.abspath(workspace_path))
             deadline = started + timeout_ms / 1000
             result = self._caller.call(task_prompt, workspace, context, self._cancel, deadline, self._events)
