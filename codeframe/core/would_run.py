@@ -33,8 +33,10 @@ def would_run(
     *,
     known: type[EngineRegistry] = EngineRegistry,
     full: bool = False,
+    arguments: Mapping[str, Sequence[str]] = {},
 ) -> list[Item]:
-    """The items of a run with these gates and engines; `full`: its autonomy is that by a file of the tree.
+    """The items of a run with these gates and engines; `full`: its autonomy is that by a file of the tree;
+    `arguments` are those of `engine_args`, by engine.
 
     `known` are the engines of the workspace. Runs nothing. Raises RequirementsError for a file that cannot be
     looked at.
@@ -44,6 +46,7 @@ def would_run(
     if full:
         items.append(_autonomy())
     items += _engine_items({name: known.declared[name] for name in engines if name in known.declared})
+    items += _argument_items({name: arguments[name] for name in engines if name in arguments})
     paths = {path: None for name in engines for path in _project_config(known, name)}
     return items + _file_items(workspace, list(paths))
 
@@ -83,6 +86,8 @@ def trust_set_value(workspace: Workspace, key: str, config: EnvironmentConfig) -
         Trust(workspace).accept(gate_items(workspace, suite))
     elif key == "engines":
         Trust(workspace).accept(_engine_items(config.declared_engines()))
+    elif key == "engine_args":
+        Trust(workspace).accept(_argument_items(config.engine_args or {}))
     elif key == "autonomy" and config.autonomy == _FULL:
         Trust(workspace).accept([_autonomy()])
 
@@ -96,7 +101,14 @@ def all_that_would_run(workspace: Workspace, config: EnvironmentConfig, suite: G
         for name in known.available()
         if known.origin(name) != PRESET or all(known.check_requirements(name, quick=True).values())
     ]
-    return would_run(workspace, suite, engines, known=known, full=config.autonomy == _FULL)
+    return would_run(
+        workspace,
+        suite,
+        engines,
+        known=known,
+        full=config.autonomy == _FULL,
+        arguments=config.engine_args or {},
+    )
 
 
 def _autonomy() -> Item:
@@ -108,6 +120,15 @@ def _engine_items(declared: Mapping[str, EngineDefinition]) -> list[Item]:
     return [
         Item(f"engine {name}", engine.shown(), _digest(json.dumps(engine.data, sort_keys=True).encode()))
         for name, engine in declared.items()
+    ]
+
+
+def _argument_items(arguments: Mapping[str, Sequence[str]]) -> list[Item]:
+    """One for each engine: an argument can name a file to execute, or take a limit away."""
+    return [
+        Item(f"arguments {name}", shlex.join(words), _digest(json.dumps(list(words)).encode()))
+        for name, words in arguments.items()
+        if words
     ]
 
 

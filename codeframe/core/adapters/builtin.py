@@ -1,6 +1,6 @@
 """The built-in engine, `built-in` or `react`: what the registry and the runtime see of it.
 
-One call of it is in `builtin_call.py`. That and all it needs is imported when an engine is made: who lists
+One call of it is in `builtin_call.py`. That and all it needs is imported when it is called: who lists
 the engines does not pay for the agent and its tools.
 """
 
@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -28,6 +29,7 @@ from codeframe.core.models import ErrorClass
 
 if TYPE_CHECKING:
     from codeframe.adapters.llm.base import LLMProvider
+    from codeframe.core.adapters.builtin_call import Caller
 
 _ENVIRONMENT = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL")
 
@@ -63,11 +65,15 @@ class BuiltInReactAdapter:
         self, provider: Callable[[], LLMProvider] | None = None, max_steps: int | None = None
     ) -> None:
         """`provider` makes the model provider of one engine call; by default that of the Anthropic API."""
-        from codeframe.core.adapters.builtin_call import Caller
-
-        self._caller = Caller(self.name, provider, max_steps)
+        self._provider, self._max_steps = provider, max_steps
         self._events = EventStream()
         self._cancel = threading.Event()
+
+    @cached_property
+    def _caller(self) -> Caller:
+        from codeframe.core.adapters.builtin_call import Caller
+
+        return Caller(self.name, self._provider, self._max_steps)
 
     @property
     def name(self) -> str:

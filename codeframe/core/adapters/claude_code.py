@@ -54,7 +54,6 @@ _WRITERS = dict.fromkeys(("Write", "Edit", "MultiEdit"), "file_path") | {"Notebo
 # No command of its own: a sub-agent's silence is a model's silence.
 _NOT_COMMANDS = frozenset({"Agent", "Task", "StructuredOutput"})
 _SESSION_TAKEN = "is already in use"
-
 _USAGE_STEP = 1000  # tokens between two events that tell what is used up, at least
 
 
@@ -74,10 +73,7 @@ class ClaudeCodeAdapter(SubprocessAdapter):
     tested: ClassVar[str] = "2.1.197"
     unenforced: ClassVar[tuple[Unenforced, ...]] = (
         Unenforced({"autonomy": "workspace"}, "what shell commands change is not confined to it"),
-        Unenforced(
-            {"network": "off"},
-            "the web tools are removed; what shell commands reach is not enforced",
-        ),
+        Unenforced({"network": "off"}, "its web tools are gone; what shell commands reach is not enforced"),
     )
     install_hint: ClassVar[str] = "Install it: npm install -g @anthropic-ai/claude-code"
     login_hint: ClassVar[str] = "Run `claude` and type /login, or set ANTHROPIC_API_KEY"

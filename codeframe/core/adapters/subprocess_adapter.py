@@ -29,6 +29,7 @@ from codeframe.core.agent_adapter import (
     Unenforced,
     not_enforced,
 )
+from codeframe.core.engine_arguments import with_arguments
 from codeframe.core.lines import Line
 from codeframe.core.models import ErrorClass
 from codeframe.core.process import EndedBy, Limits, OpenStdin, ProcessOutcome, run_process
@@ -371,12 +372,6 @@ def engine_environment(add: Mapping[str, str], drop: frozenset[str]) -> dict[str
     """The person's own environment as an engine gets it: ours for all engines, then `drop`, then `add`."""
     kept = {key: value for key, value in os.environ.items() if key not in ENV_DROP and key not in drop}
     return {**kept, **ENV_ADD, **add}
-
-
-def with_arguments(argv: tuple[str, ...], more: Sequence[str]) -> tuple[str, ...]:
-    """`argv` with a person's own arguments: last, where they win over ours, but before a `--` that ends the options."""
-    at = argv.index("--") if "--" in argv else len(argv)
-    return (*argv[:at], *more, *argv[at:])
 
 
 def printed_by(
