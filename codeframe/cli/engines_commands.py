@@ -102,26 +102,46 @@ def _ask_new(known: type[EngineRegistry], names: list[str], versions: Versions, 
 @app.command()
 def check(
     name: str = typer.Argument(..., metavar="NAME", help="Engine; cf engines list names them."),
+    live: bool = typer.Option(
+        False,
+        "--live",
+        help="Then let it do a tiny real task in a temporary repository: that asks its model.",
+    ),
+    model: str | None = typer.Option(
+        None, "--model", metavar="M", help="For --live, the model on the engine's own terms."
+    ),
+    timeout: str | None = typer.Option(
+        None, "--timeout", metavar="D", help="For --live, its limit (default 5m)."
+    ),
     json: bool = JSON,
 ) -> None:
     """Check that everything an engine needs is there, and say what it can and cannot do.
 
-    Its version, its login and its sandbox are asked for; no model is. The exit status is 5 when something is missing.
+    Its version, its login and its sandbox are asked for; its model only with --live, whose exit status is that of
+    cf work start. The exit status is 5 when something is missing.
     """
     from codeframe.core import engine_status
     from codeframe.core.engine_versions import Versions
-    from codeframe.core.errors import EXIT_REQUIREMENTS
+    from codeframe.core.errors import EXIT_REQUIREMENTS, UsageError
 
+    if (model or timeout) and not live:
+        raise UsageError(
+            "--model and --timeout are for a live check.", f"Add --live: cf engines check {name} --live"
+        )
     known = engines_here()
     found = engine_status.check(known, typed.engine_name(name), Versions())
-    if json:
+    if json and not (live and found.ready):
         emit_json(_check_json(found))
-    else:
+    elif not json:
         if found.status.origin:
             say(f"{name} is {found.status.origin}: {known.definition(name)}")
         _tell(found)
     if not found.ready:
         raise typer.Exit(EXIT_REQUIREMENTS)
+    if live:
+        from codeframe.cli.engine_live import live_check
+
+        live_check(name, model, timeout, _check_json(found) if json else None)
 
 
 def _tell(found: EngineCheck) -> None:
@@ -177,3 +197,22 @@ def _check_json(found: EngineCheck) -> dict[str, Any]:
         "unenforced": [{"options": dict(u.options), "words": u.words} for u in found.unenforced],
         "mend": list(found.mends),
     }  # fmt: skip
+
+
+@app.command()
+def stats(
+    since: str | None = typer.Option(
+        None,
+        "--since",
+        metavar="WHEN",
+        help="Only runs begun since: 30d or 12h ago, or on a day, 2026-11-30.",
+    ),
+    json: bool = JSON,
+) -> None:
+    """Show how engines have done in this workspace: tasks done, gates passed at once, time, tokens, cost.
+
+    Each figure says what it is counted from; a cost that an engine does not tell stays unknown.
+    """
+    from codeframe.cli.engine_figures import show
+
+    show(since, as_json=json)

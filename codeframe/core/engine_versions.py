@@ -93,6 +93,14 @@ class Versions:
             return {}
 
 
+def learn(engine: Any, version: object) -> None:
+    """What an engine (its adapter class) said of itself in a run, where it was not asked before."""
+    if isinstance(version, str) and version and (program := program_of(engine)) is not None:
+        versions = Versions()
+        if versions.of(program) is None:
+            versions.note(program, version)
+
+
 def is_older(version: str, than: str) -> bool:
     """Whether major or minor is a lower one; what comes after them is no news."""
     return _numbers(version) < _numbers(than)

@@ -43,12 +43,23 @@ def would_run(
     """
     engines = list(engines)
     items = gate_items(workspace, suite) if suite is not None else []
-    if full:
-        items.append(_autonomy())
-    items += _engine_items({name: known.declared[name] for name in engines if name in known.declared})
-    items += _argument_items({name: arguments[name] for name in engines if name in arguments})
+    items += configured_items(engines, known, arguments, full=full)
     paths = {path: None for name in engines for path in _project_config(known, name)}
     return items + _file_items(workspace, list(paths))
+
+
+def configured_items(
+    engines: Iterable[str],
+    known: type[EngineRegistry],
+    arguments: Mapping[str, Sequence[str]],
+    *,
+    full: bool,
+) -> list[Item]:
+    """What the configuration brings with these engines: leave to do anything, those it declares, arguments."""
+    engines = list(engines)
+    items = [_autonomy()] if full else []
+    items += _engine_items({name: known.declared[name] for name in engines if name in known.declared})
+    return items + _argument_items({name: arguments[name] for name in engines if name in arguments})
 
 
 def gate_items(workspace: Workspace, suite: GateSuite) -> list[Item]:

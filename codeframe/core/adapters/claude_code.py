@@ -72,7 +72,7 @@ class ClaudeCodeAdapter(SubprocessAdapter):
     commands: ClassVar[tuple[str, ...]] = ("claude",)
     tested: ClassVar[str] = "2.1.197"
     unenforced: ClassVar[tuple[Unenforced, ...]] = (
-        Unenforced({"autonomy": "workspace"}, "what shell commands change is not confined to it"),
+        Unenforced({"autonomy": "workspace"}, "what shell commands change is not confined to the workspace"),
         Unenforced({"network": "off"}, "its web tools are gone; what shell commands reach is not enforced"),
     )
     install_hint: ClassVar[str] = "Install it: npm install -g @anthropic-ai/claude-code"

@@ -285,7 +285,7 @@ class SubprocessAdapter(ABC):
         self._redactor = Redactor(env)
         # Once in a run: its later rounds are no news.
         limits = not_enforced(self.unenforced, context.options) if context.round == 0 else ()
-        for notice in (*limits, *launch.notices):
+        for notice in (*launch.notices, *limits):
             self._say(AgentEvent("progress", notice, metadata={"notice": True}))
         transcript = None
         if context.run_dir is not None:
