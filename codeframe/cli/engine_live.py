@@ -37,8 +37,8 @@ def live_check(name: str, model: str | None, timeout: str | None, checked: dict[
     while here is not None and had_to_ask(here, Trust(here).untrusted(from_here(name, here))):
         pass
     note(
-        f"{name} now does a tiny task in a temporary repository, with your login and its model. That costs what the "
-        f"engine's own prompt costs, often tens of thousands of tokens; limit {format_duration(timeout_s)}, Ctrl-C stops it."
+        f"{name} now does a tiny task in a temporary repository, with your login and its model. That costs what its "
+        f"own prompt costs, often tens of thousands of tokens; limit {format_duration(timeout_s)}, Ctrl-C stops it."
     )
     # One correction: an engine that needs more for one line is not well.
     typed = {"model": model or None, "timeout_s": timeout_s, "max_corrections": 1}

@@ -18,9 +18,9 @@ class Figures(NamedTuple):
 
     A task counts by its last run: `done`, `failed` (time limits included), or neither where it waits for a person or
     was stopped by one. `first_try` of `checked` tasks, those of which gates ever judged a call, passed at the first
-    one. `calls` are engine calls of all kinds. `seconds` is the median over the done tasks of what their runs took, gates
-    and waiting for a service included; None where none is done. `cost_usd` is the sum over `priced` of the `runs`, None
-    where no run told what it cost. Tokens are as in TokenUsage.
+    one. `calls` are engine calls of all kinds. `seconds` is the median over the done tasks of what their runs took,
+    gates and waiting for a service included; None where none is done. `cost_usd` is the sum over `priced` of the
+    `runs`, None where no run told what it cost. Tokens are as in TokenUsage.
     """
 
     tasks: int
