@@ -9,7 +9,7 @@ import typer
 
 from codeframe.cli import typed
 from codeframe.cli.grammar import Commands
-from codeframe.cli.here import engines_here, folder_here
+from codeframe.cli.here import autonomy_here, engines_here, folder_here
 from codeframe.cli.output import columns, emit_json, note, say
 
 if TYPE_CHECKING:
@@ -129,7 +129,8 @@ def check(
             "--model and --timeout are for a live check.", f"Add --live: cf engines check {name} --live"
         )
     known = engines_here()
-    found = engine_status.check(known, typed.engine_name(name), Versions())
+    sandboxed = autonomy_here() != "full"
+    found = engine_status.check(known, typed.engine_name(name), Versions(), needs_sandbox=sandboxed)
     if json and not (live and found.ready):
         emit_json(_check_json(found))
     elif not json:

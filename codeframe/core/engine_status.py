@@ -50,7 +50,7 @@ class EngineCheck(NamedTuple):
 
     @property
     def ready(self) -> bool:
-        return not self.mends and all(self.requirements.values()) and self.sandbox in (None, "works")
+        return not self.mends and all(self.requirements.values())
 
 
 def status_of(known: type[EngineRegistry], name: str, versions: Versions) -> EngineStatus:
@@ -69,8 +69,13 @@ def status_of(known: type[EngineRegistry], name: str, versions: Versions) -> Eng
     )
 
 
-def check(known: type[EngineRegistry], name: str, versions: Versions) -> EngineCheck:
-    """All that can be known without a task: its version is asked anew, its login and its sandbox are asked for."""
+def check(
+    known: type[EngineRegistry], name: str, versions: Versions, *, needs_sandbox: bool = True
+) -> EngineCheck:
+    """All that can be known without a task: its version is asked anew, its login and its sandbox are asked for.
+
+    `needs_sandbox`: whether runs here work in that sandbox, so that without it the engine is not ready.
+    """
     of = known.adapter_class(name)
     if program_of(of) is not None:
         versions.ask([of])
@@ -88,7 +93,7 @@ def check(known: type[EngineRegistry], name: str, versions: Versions) -> EngineC
     if asks is not None and not status.missing:
         trouble = asks()
         sandbox = trouble[0] if trouble else "works"
-        mends += [trouble[1]] if trouble else []
+        mends += [trouble[1]] if trouble and needs_sandbox else []
     warnings = []
     if status.version and tested and is_older(status.version, tested):
         warnings.append(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from codeframe.core.admission import gate_suite
@@ -13,18 +14,21 @@ from codeframe.core.config import load_environment_config
 from codeframe.core.engine_arguments import arguments_for
 from codeframe.core.engine_registry import EngineRegistry
 from codeframe.core.environment_config import EnvironmentConfig
+from codeframe.core.errors import CodeFrameError
 from codeframe.core.git import IDENTITY, Git
-from codeframe.core.scratch import scratch
+from codeframe.core.recovery import recover
+from codeframe.core.scratch import SCRATCH, in_use, scratch
 from codeframe.core.state_home import state_home
 from codeframe.core.trust import Item, Trust
 from codeframe.core.whole_file import write_whole
-from codeframe.core.workspace import Workspace, init_workspace
+from codeframe.core.workspace import Workspace, find_workspace, init_workspace
 from codeframe.core.would_run import configured_items, gate_items
 
 FILE, LINE = "hello.txt", "CodeFrame says hello"
 TITLE = f"Write one line into {FILE}"
 DESCRIPTION = f"Create the file {FILE} in the working directory. It holds one line and no more:\n\n{LINE}\n"
 TIMEOUT_S = 300.0
+_PROJECT = "project"
 _GATE = {"name": "hello", "command": ["grep", "-qx", LINE, FILE], "timeout": 30}
 # What a person configured for work here holds in the trial as well.
 _TAKEN = ("model", "autonomy", "network")
@@ -42,11 +46,15 @@ def from_here(name: str, here: Workspace) -> list[Item]:
 def trial(name: str, here: Workspace | None) -> Iterator[Workspace]:
     """A workspace with one commit and one gate, in the person's state folder, configured as `here` is for this engine.
 
-    At the end it is gone, and so is what was trusted for it; after a kill -9 the next trial removes it. Raises
-    CodeFrameError where it cannot be made.
+    At the end it is gone, and so is what was trusted for it; what a kill -9 left, its engine too, the next trial ends
+    and removes. Raises CodeFrameError where it cannot be made.
     """
-    with scratch(state_home() / "trials", {"purpose": f"a trial of {name}"}) as own:
-        folder = own.folder / "project"
+    home = state_home() / "trials"
+    for left in home.glob(f"{SCRATCH}*"):
+        if not in_use(left):
+            _end(left / _PROJECT)
+    with scratch(home, {"purpose": f"a trial of {name}"}) as own:
+        folder = own.folder / _PROJECT
         folder.mkdir()
         workspace, _ = init_workspace(folder, git_init=True)
         write_whole(workspace.config_dir / "config.json", json.dumps(_settings(name, here)))
@@ -60,6 +68,14 @@ def trial(name: str, here: Workspace | None) -> Iterator[Workspace]:
             yield workspace
         finally:
             record.discard()
+
+
+def _end(folder: Path) -> None:
+    """Of a trial whose process was killed: end its engine, and forget what was trusted for it."""
+    with suppress(CodeFrameError):
+        workspace = find_workspace(folder)
+        recover(workspace, workspace)
+        Trust(workspace).discard()
 
 
 def _settings(name: str, here: Workspace | None) -> dict[str, Any]:

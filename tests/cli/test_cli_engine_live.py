@@ -7,6 +7,7 @@ import os
 import signal
 from pathlib import Path
 
+import psutil
 import pytest
 
 from codeframe.core.engine_trial import LINE
@@ -99,6 +100,27 @@ def test_ctrl_c_stops_it_and_leaves_nothing(
     assert "STOPPED" in out_
     (run,) = claude.invocations()
     assert not run.cwd.exists()
+    assert left(git_home) == []
+
+
+def test_what_a_killed_one_left_the_next_one_ends_and_removes(
+    cf: Cf, claude: FakeEngine, git_home: Path, tmp_path: Path
+) -> None:
+    working = tmp_path / "working"
+    claude.calls(call(session(GOOD), touch(working), hang()), LOGGED_IN)
+    process = start_cf(
+        "engines", "check", "claude-code", "--live", cwd=cf.where, env={**os.environ, "HOME": str(git_home)}
+    )
+    wait_until(working.exists)
+    process.kill()
+    process.communicate(timeout=60)
+    (killed,) = claude.invocations()
+    assert killed.cwd.exists()
+    engine = psutil.Process(killed.pid)
+    plays(claude, GOOD)
+    cf("engines", "check", "claude-code", "--live")
+    assert not engine.is_running() or engine.status() == psutil.STATUS_ZOMBIE
+    assert not killed.cwd.exists()
     assert left(git_home) == []
 
 

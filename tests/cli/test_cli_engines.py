@@ -174,6 +174,8 @@ def test_a_sandbox_that_cannot_start_a_command_is_no_ready_engine(
     assert said.splitlines()[-1].startswith("codex is not ready. ")
     (mend,) = cf("engines", "check", "codex", "--json", code=5).json()["mend"]
     assert mend == "cf config set autonomy full" or mend.startswith("sudo sysctl -w ")
+    cf("config", "set", "autonomy", "full")  # no run needs it then
+    assert cf("engines", "check", "codex").stdout.endswith("codex is ready.\n")
     engine.calls(account, sandboxed())
     assert "ok      its sandbox: works\n" in cf("engines", "check", "codex").stdout
 

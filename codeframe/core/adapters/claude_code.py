@@ -21,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from codeframe.core.adapters.asking import printed_by
 from codeframe.core.adapters.claude_prompt import prompt_message
 from codeframe.core.adapters.claude_results import (
     about,
@@ -32,12 +33,7 @@ from codeframe.core.adapters.claude_results import (
 )
 from codeframe.core.adapters.heard import Terminal
 from codeframe.core.adapters.json_values import dict_of, dicts_in, list_of, number_of, text_of
-from codeframe.core.adapters.subprocess_adapter import (
-    Launch,
-    SubprocessAdapter,
-    engine_environment,
-    printed_by,
-)
+from codeframe.core.adapters.subprocess_adapter import Launch, SubprocessAdapter, engine_environment
 from codeframe.core.adapters.verdict_report import VERDICT_SCHEMA, instructions, parse_structured
 from codeframe.core.agent_adapter import (
     AgentContext,

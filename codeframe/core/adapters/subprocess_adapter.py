@@ -9,7 +9,7 @@ import signal
 import threading
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -372,26 +372,6 @@ def engine_environment(add: Mapping[str, str], drop: frozenset[str]) -> dict[str
     """The person's own environment as an engine gets it: ours for all engines, then `drop`, then `add`."""
     kept = {key: value for key, value in os.environ.items() if key not in ENV_DROP and key not in drop}
     return {**kept, **ENV_ADD, **add}
-
-
-def printed_by(
-    argv: Sequence[str],
-    env: Mapping[str, str],
-    timeout_s: float = 20,
-    cancel: threading.Event | None = None,
-) -> str:
-    """What a command of an engine prints on stdout, started in the home folder: a question that takes no time."""
-    printed: list[str] = []
-
-    def on_lines(stream: str, lines: list[Line]) -> None:
-        if stream == "stdout":
-            printed.extend(line.text for line in lines)
-
-    run_process(
-        argv, cwd=Path.home(), env=env, marker=f"requirements/{uuid.uuid4().hex}", on_lines=on_lines,
-        limits=Limits(timeout_s=timeout_s), cancel=cancel,
-    )  # fmt: skip
-    return "\n".join(printed)
 
 
 def _nowhere(stream: str, *lines: Line) -> None:
