@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from codeframe.core import config as configuration
+from codeframe.core.engine_arguments import arguments_for
 from codeframe.core.engine_registry import DEFAULT_WHY, TYPED_WHY, EngineRegistry, resolve_engine
 from codeframe.core.environment_config import EnvironmentConfig
 from codeframe.core.errors import EXIT_BLOCKED, CodeFrameError, RequirementsError, UsageError
@@ -81,11 +82,13 @@ def plan(workspace: Workspace, task: Task, request: Request) -> Plan:
     refusal = getattr(known.adapter_class(engine), "refusal", None)
     if refusal is not None and (refused := refusal(workspace.root, options.model)) is not None:
         raise refused
+    chain = [engine, *options.fallback]
+    options = options._replace(engine_args=arguments_for(options.engine_args, chain, known))
     suite = None if options.no_gates else gate_suite(workspace, config, strict=options.strict)
     if suite is not None:
         _refuse_missing(suite.missing(look=True))
     full = config.autonomy == options.autonomy == "full" and not (request.typed or {}).get("autonomy")
-    items = would_run(workspace, suite, [engine, *options.fallback], known=known, full=full)
+    items = would_run(workspace, suite, chain, known=known, full=full, arguments=options.engine_args)
     return Plan(task, request.kind, engine, why, options, previous, suite, Trust(workspace).untrusted(items))
 
 

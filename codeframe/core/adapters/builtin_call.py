@@ -11,7 +11,7 @@ import contextlib
 import json
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -196,8 +196,6 @@ class _Call(contextlib.ExitStack):
             path = context.run_dir / TRANSCRIPT_NAME
             self._transcript = TranscriptWriter(path, self.redactor, round_no=context.round)
             self.callback(self._transcript.close)
-        for notice in _notices(context.options):
-            self.emit(AgentEvent("progress", notice, metadata={"notice": True}))
 
     def surroundings(self) -> Surroundings:
         """Where the tools work."""
@@ -252,14 +250,6 @@ def _anthropic() -> LLMProvider:
     from codeframe.adapters.llm.anthropic import AnthropicProvider
 
     return AnthropicProvider()
-
-
-def _notices(options: Mapping[str, Any]) -> Iterator[str]:
-    """What of the options this engine cannot tell apart or enforce (rule 5.7)."""
-    if options.get("autonomy") == "full":
-        yield "autonomy full: this engine's file tools stay inside the workspace all the same"
-    if options.get("network") in ("off", False):
-        yield "network off: there are no web tools; what shell commands reach is not enforced"
 
 
 def _reported(report: Report, name: str) -> AgentResult:

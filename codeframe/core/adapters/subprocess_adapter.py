@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import signal
 import threading
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -25,7 +26,10 @@ from codeframe.core.agent_adapter import (
     AgentResult,
     AgentResultStatus,
     Capabilities,
+    Unenforced,
+    not_enforced,
 )
+from codeframe.core.engine_arguments import with_arguments
 from codeframe.core.lines import Line
 from codeframe.core.models import ErrorClass
 from codeframe.core.process import EndedBy, Limits, OpenStdin, ProcessOutcome, run_process
@@ -67,8 +71,8 @@ class Launch(NamedTuple):
     """How to start an engine: what `build` returns.
 
     `stdin` is sent, then closed; one that stays open is written to by `parse`; None is /dev/null. `session_id`
-    is the session as far as it is known before the start. `notices` are told to the person: what of the options
-    this engine cannot enforce. `farewell` says into an open stdin that the engine has to stop, before a signal does.
+    is the session as far as it is known before the start. `notices` are told to the person. `farewell` says into an
+    open stdin that the engine has to stop, before a signal does.
     """
 
     argv: tuple[str, ...]
@@ -93,6 +97,10 @@ class SubprocessAdapter(ABC):
     linger_s: ClassVar[float] = 15.0  # from the announced end to the exit
     env_add: ClassVar[Mapping[str, str]] = {}
     env_drop: ClassVar[frozenset[str]] = frozenset()
+    commands: ClassVar[tuple[str, ...]] = ()  # names the program has on PATH, best first
+    tested: ClassVar[str] = ""  # the version all of this was tried on
+    unenforced: ClassVar[tuple[Unenforced, ...]] = ()
+    takes_arguments: ClassVar[bool] = True  # those of `engine_args`
 
     def __init__(self) -> None:
         self._events = EventStream()
@@ -109,6 +117,11 @@ class SubprocessAdapter(ABC):
     def requires_api_key(self) -> dict[str, str]:
         """Nothing must be set: engines bring their own login."""
         return {}
+
+    @classmethod
+    def requirements(cls) -> dict[str, bool]:
+        """Whether the program is there. It is not started."""
+        return {f"{' or '.join(cls.commands)} on PATH": any(map(shutil.which, cls.commands))}
 
     def begin(self, workspace: Path) -> None:
         """Forget the last launch; a subclass that keeps more than `heard` extends this."""
@@ -265,10 +278,14 @@ class SubprocessAdapter(ABC):
         if self._cancel.is_set():
             return self.finish(ProcessOutcome(EndedBy.CANCELLED))
         launch = self.build(prompt, workspace, context)
+        own = context.options.get("engine_args", {}).get(self.name, ())
+        launch = launch._replace(argv=with_arguments(launch.argv, own))
         self.heard.session_id = launch.session_id
         env = self._environment(workspace, launch)
         self._redactor = Redactor(env)
-        for notice in launch.notices:
+        # Once in a run: its later rounds are no news.
+        limits = not_enforced(self.unenforced, context.options) if context.round == 0 else ()
+        for notice in (*launch.notices, *limits):
             self._say(AgentEvent("progress", notice, metadata={"notice": True}))
         transcript = None
         if context.run_dir is not None:
@@ -355,21 +372,6 @@ def engine_environment(add: Mapping[str, str], drop: frozenset[str]) -> dict[str
     """The person's own environment as an engine gets it: ours for all engines, then `drop`, then `add`."""
     kept = {key: value for key, value in os.environ.items() if key not in ENV_DROP and key not in drop}
     return {**kept, **ENV_ADD, **add}
-
-
-def printed_by(argv: Sequence[str], env: Mapping[str, str], timeout_s: float = 20) -> str:
-    """What a command of an engine prints on stdout, started in the home folder: a question that takes no time."""
-    printed: list[str] = []
-
-    def on_lines(stream: str, lines: list[Line]) -> None:
-        if stream == "stdout":
-            printed.extend(line.text for line in lines)
-
-    run_process(
-        argv, cwd=Path.home(), env=env, marker=f"requirements/{uuid.uuid4().hex}", on_lines=on_lines,
-        limits=Limits(timeout_s=timeout_s),
-    )  # fmt: skip
-    return "\n".join(printed)
 
 
 def _nowhere(stream: str, *lines: Line) -> None:
