@@ -12,6 +12,7 @@ from typing import Any
 from codeframe.core.environment_config import (
     ALIAS,
     ARGUMENTS_EXAMPLE,
+    BUDGET_EXAMPLE,
     ENGINES_EXAMPLE,
     GATES_EXAMPLE,
     KEYS,
@@ -220,6 +221,9 @@ _EXAMPLES: Mapping[str, str] = {
     "stall_action": "blocker",
     "autonomy": "workspace",
     "network": "on",
+    "fallback": "one,another",
+    "wait_for_quota": "5h",
+    "budget": f"'{BUDGET_EXAMPLE}'",
     "tech_stack": "'Python 3.12, pytest'",
 }
 
@@ -227,7 +231,7 @@ _EXAMPLES: Mapping[str, str] = {
 def _typed(key: str, text: str) -> Any:
     """The value a person means by `text` on the command line."""
     text = text.encode("utf-8", "replace").decode()  # no lone surrogates
-    if key in ("gates", "engines", "engine_args"):
+    if key in ("gates", "engines", "engine_args", "budget"):
         try:
             return parse_yaml(text)
         except ValueError as error:
