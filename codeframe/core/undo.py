@@ -11,6 +11,7 @@ import os
 import shlex
 import stat
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -18,12 +19,12 @@ from typing import NamedTuple
 from codeframe.core.errors import UsageError
 from codeframe.core.git import BlobReader
 from codeframe.core.permissions import changed_bits
-from codeframe.core.person_index import collisions, put_entries, staged_entries
-from codeframe.core.raw_git import GITLINK, Entry, nul, records
+from codeframe.core.person_index import collisions, put_entries, put_marks, staged_entries
+from codeframe.core.raw_git import ABSENT, GITLINK, Entry, nul, records
 from codeframe.core.replacing import Replacing
 from codeframe.core.safe_read import open_regular
 from codeframe.core.snapshot_scan import in_real_folders
-from codeframe.core.snapshots import FileChange, Snapshot, Snapshots
+from codeframe.core.snapshots import FileChange, Snapshot, Snapshots, changed_marks
 from codeframe.core.undo_folders import Folders
 
 SYMLINK = "120000"
@@ -92,7 +93,12 @@ class _Span:
         self._git = snapshots.git
         self._top = snapshots.repo.toplevel
         self._sha256 = len(start.commit) == 64
-        self._changes = snapshots.changes(start.commit, end.commit)
+        self._marks = changed_marks(start, end)
+        # What a sparse checkout keeps off the disk is in the snapshot all the same.
+        self._changes = [
+            replace(change, before=None) if ABSENT in self._marks.get(change.path, ("",))[0] else change
+            for change in snapshots.changes(start.commit, end.commit)
+        ]
         self._staged = snapshots.compare(start.index_tree, end.index_tree)
         self._left_out = {each.path: each.reason for each in (*start.left_out, *end.left_out)}
         before, after = snapshots.permissions(start), snapshots.permissions(end)
@@ -107,7 +113,7 @@ class _Span:
     def touched(self) -> set[str]:
         """Every path with a difference between start and end, and those that no snapshot covers."""
         paths = {change.path for change in self._changes} | {path for path, _, _ in self._staged}
-        return paths | self._bits | self._left_out.keys() | self._gone
+        return paths | self._marks.keys() | self._bits | self._left_out.keys() | self._gone
 
     def run(self, restored: set[str], kept: dict[str, str]) -> None:
         """Ignore rules first, as they tell which new files are not the run's; then removals, to make room."""
@@ -135,6 +141,10 @@ class _Span:
         as_left = {path for path, why in self.kept.items() if not why.startswith(REPOSITORY)}
         staged = [each for each in self._staged if self._wanted(each[0]) and each[0] not in as_left]
         _restore_index(self._snapshots, staged)
+        marks = {
+            path: marks for path, marks in self._marks.items() if self._wanted(path) and path not in as_left
+        }
+        put_marks(self._git, {path: (now, was) for path, (was, now) in marks.items()})
 
     def _wanted(self, path: str) -> bool:
         return not self._only or any(_covers(name, path) for name in self._only)

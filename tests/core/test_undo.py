@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from codeframe.core.errors import CodeFrameError
 from codeframe.core.git import discover
 from codeframe.core.snapshots import Snapshots
+from codeframe.core.staged_moves import staged_moved
 from codeframe.core.undo import undo
 from tests.kit.repos import commit, git, git_home, make_repo, repo, write
 
@@ -467,3 +468,63 @@ def test_a_path_given_back_in_one_span_only_is_listed_as_kept(repo: Path) -> Non
     result = undo(ours, "t", spans)
     assert (repo / "README.md").read_text() == "mine, before two"
     assert (result.restored, result.kept) == ((), (("README.md", "changed after the run"),))
+
+
+@pytest.mark.parametrize(
+    "hide",
+    [
+        ("update-index", "--skip-worktree", "mine", "kept"),
+        ("sparse-checkout", "set", "--no-cone", "/README.md"),
+    ],
+)
+def test_files_an_engine_hides_from_git_are_deleted_and_come_back(
+    repo: Path, tmp_path: Path, hide: tuple[str, ...]
+) -> None:
+    commit(repo, "x", {"mine": "committed", "kept": "k"})
+    ours = snapshots(repo)
+    write(repo, {"mine": "not committed"})
+    start = ours.take("t", "base")
+    git(repo, *hide)
+    for name in ("mine", "kept"):
+        (repo / name).unlink(missing_ok=True)
+    end = ours.take("t", "end")
+    assert [(c.path, c.kind) for c in ours.changes(start.commit, end.commit)] == [
+        ("kept", "deleted"),
+        ("mine", "deleted"),
+    ]
+    told = staged_moved(ours.git, start, end, tmp_path)
+    assert len(told) == 1
+    assert "skip-worktree is new for kept" in told[0]
+    result = undo(ours, "t", [(start, end)])
+    assert (result.restored, result.kept) == (("kept", "mine"), ())
+    assert (repo / "mine").read_text() == "not committed"
+    assert git(repo, "ls-files", "-v").splitlines() == ["H README.md", "H kept", "H mine"]
+
+
+def test_what_an_engine_writes_where_a_sparse_checkout_has_nothing_goes_again(repo: Path) -> None:
+    commit(repo, "x", {"in/a": "a", "out/b": "b"})
+    git(repo, "sparse-checkout", "set", "in")
+    ours = snapshots(repo)
+    start = ours.take("t", "base")
+    write(repo, {"out/b": "engine"})
+    git(repo, "add", "--sparse", "-A")
+    end = ours.take("t", "end")
+    assert undo(ours, "t", [(start, end)]).restored == ("out/b",)
+    assert not (repo / "out/b").exists()
+    assert git(repo, "ls-files", "-t").splitlines() == ["H README.md", "H in/a", "S out/b"]
+
+
+def test_flags_and_intents_of_the_index_come_back(repo: Path) -> None:
+    commit(repo, "x", {"assumed": "1", "skipped": "1"})
+    write(repo, {"planned": "p"})
+    git(repo, "add", "-N", "planned")
+    git(repo, "update-index", "--assume-unchanged", "assumed")
+    git(repo, "update-index", "--skip-worktree", "skipped")
+    ours = snapshots(repo)
+    before = git(repo, "ls-files", "-v"), git(repo, "status", "--porcelain")
+    start = ours.take("t", "base")
+    git(repo, "update-index", "--no-assume-unchanged", "assumed")
+    git(repo, "update-index", "--no-skip-worktree", "skipped")
+    git(repo, "add", "-A")
+    undo(ours, "t", [(start, ours.take("t", "end"))])
+    assert (git(repo, "ls-files", "-v"), git(repo, "status", "--porcelain")) == before
