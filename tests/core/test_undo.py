@@ -359,18 +359,50 @@ def test_an_empty_folder_makes_room(repo: Path) -> None:
 
 
 def test_left_out_files_are_kept_and_listed(repo: Path) -> None:
-    write(repo, {".env": "TOKEN=mine", "grows": "small"})
+    write(repo, {".env": "TOKEN=mine"})
     ours = snapshots(repo)
     base = ours.take("t", "base")
-    write(repo, {".env": "TOKEN=engine", "grows": b"x" * 2000, "new.bin": b"x" * 2000})
+    write(repo, {".env": "TOKEN=engine", "new.bin": b"x" * 2000})
     result = undo(ours, "t", [(base, ours.take("t", "end"))])
     assert result.restored == ()
     assert result.kept == (
         (".env", "not covered by snapshots: looks like a secret"),
-        ("grows", "not covered by snapshots: larger than 0.001 MB"),
         ("new.bin", "not covered by snapshots: larger than 0.001 MB"),
     )
     assert (repo / "new.bin").exists()
+
+
+def test_a_small_file_that_an_engine_made_too_large_or_a_fifo_comes_back(repo: Path) -> None:
+    write(repo, {"grows": "mine", "pipe": "mine", "later": "mine"})
+    ours = snapshots(repo)
+    base = ours.take("t", "base")
+    (repo / "pipe").unlink()
+    os.mkfifo(repo / "pipe")
+    write(repo, {"grows": b"x" * 2000, "later": b"x" * 2000})
+    first = ours.take("t", "end")
+    write(repo, {"grows": b"y" * 3000})
+    end = ours.take("t", "end")
+    write(repo, {"later": b"a person's" * 1000})
+    result = undo(ours, "t", [(base, first), (first, end)])
+    assert result.restored == ("grows", "pipe")
+    kept = dict(result.kept)
+    assert kept.pop("grows.after-run") == "not covered by snapshots: what the run left at grows"
+    assert kept.pop("later").endswith(f"git show {base.ref}:later")
+    assert not kept
+    assert (repo / "grows").read_text() == (repo / "pipe").read_text() == "mine"
+    assert (repo / "grows.after-run").read_bytes() == b"y" * 3000
+    assert (repo / "later").read_bytes() == b"a person's" * 1000
+
+
+def test_folders_that_a_killed_undo_left_go_with_the_next(repo: Path) -> None:
+    ours = snapshots(repo)
+    start = ours.take("t", "base")
+    write(repo, {"made/deep/file": "x"})
+    end = ours.take("t", "end")
+    (repo / "made/deep/file").unlink()
+    (repo / "made/deep").rmdir()
+    undo(ours, "t", [(start, end)])
+    assert not (repo / "made").exists()
 
 
 def test_files_an_engine_only_uncovered_are_not_deleted(repo: Path) -> None:
