@@ -311,7 +311,9 @@ def _rescue(path: Path) -> str:
     done = rescue(path)
     kept = ", ".join(f"{count} {table}" for table, count in done.kept.items())
     lacks = f"; some of these may be missing: {', '.join(done.damaged)}" if done.damaged else ""
-    return f"Made the database anew with {kept}{lacks}. The damaged one is {done.aside}."
+    more = f"; and {len(done.mended) - 5} more" if len(done.mended) > 5 else ""
+    changed = f" Damaged rows: {'; '.join(done.mended[:5])}{more}." if done.mended else ""
+    return f"Made the database anew with {kept}{lacks}.{changed} The damaged one is {done.aside}."
 
 
 def _end(begun_by: str) -> str:

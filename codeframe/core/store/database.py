@@ -7,17 +7,19 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from codeframe.core.errors import CodeFrameError, RequirementsError, UsageError
 from codeframe.core.lease import Lease, read_info, share
+from codeframe.core.store.columns import COLUMNS, damaged, decode
 from codeframe.core.store.schema import is_current, migrate
 
 Row = tuple[Any, ...]
+Model = TypeVar("Model")
 
 BUSY_TIMEOUT_S = 10.0
 _CANDIDATES = 10  # how many an ambiguous prefix lists
@@ -51,6 +53,32 @@ class Database:
         with self._in_words():
             rows: list[Row] = self._connection().execute(sql, args).fetchall()
         return rows
+
+    def models(
+        self, table: str, model: Callable[..., Model], sql: str, args: Sequence[Any] | Mapping[str, Any] = ()
+    ) -> list[Model]:
+        """All rows of one SELECT on `table`, each made a `model` by the names of its columns; the first tells
+        the row. CodeFrameError when one holds what CodeFrame never stored."""
+        with self._in_words():
+            cursor = self._connection().execute(sql, args)
+            rows: list[Row] = cursor.fetchall()
+        names = [str(each[0]) for each in cursor.description]
+        try:
+            columns = [COLUMNS[table][name] for name in names]
+            return [
+                model(
+                    **{
+                        name: column.check(value)
+                        for name, column, value in zip(names, columns, row, strict=True)
+                    }
+                )
+                for row in rows
+            ]
+        except (KeyError, TypeError, ValueError):
+            for row in rows:
+                if lost := damaged(table, dict(zip(names, row, strict=True))):
+                    raise self._damaged(f"in {table}, row {row[0]}: {', '.join(lost)}") from None
+            raise
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
@@ -133,6 +161,7 @@ class Database:
             os.close(lock)
             raise
         connection.lock = lock
+        connection.text_factory = decode
         try:
             connection.execute("PRAGMA foreign_keys = ON")
             current = is_current(connection)  # before anything writes to a newer database
@@ -147,18 +176,23 @@ class Database:
             raise
         return connection
 
+    def _damaged(self, what: str) -> CodeFrameError:
+        return CodeFrameError(
+            f"The database {self.path} is damaged ({what}).",
+            "Type: cf doctor --fix; it keeps the damaged file and recovers what can be read",
+        )
+
     @contextmanager
     def _in_words(self) -> Iterator[None]:
         try:
             yield
+        except UnicodeDecodeError as error:  # SQLite cites the damaged bytes
+            raise self._damaged("it is not even readable as text") from error
         except sqlite3.DatabaseError as error:
             extended = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
             code = extended & 0xFF  # the low byte is the primary code
-            if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-                raise CodeFrameError(
-                    f"The database {self.path} is damaged ({error}).",
-                    "Type: cf doctor --fix; it keeps the damaged file and recovers what can be read",
-                ) from error
+            if is_damage(error):
+                raise self._damaged(str(error)) from error
             if extended == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY:
                 raise CodeFrameError(
                     "The task or run that this belongs to does not exist (any more).", "Type: cf tasks list"
@@ -175,6 +209,15 @@ class Database:
                     f"Check the space left and the permissions: df -h '{folder}'; ls -la '{folder}'",
                 ) from error
             raise
+
+
+def is_damage(error: sqlite3.DatabaseError) -> bool:
+    """Whether the file holds what SQLite or our own SQL cannot make sense of: as that is fixed, SQLITE_ERROR
+    means tables, values or a header that are not as CodeFrame wrote them."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or (
+        code == sqlite3.SQLITE_ERROR and isinstance(error, sqlite3.OperationalError)
+    )
 
 
 def shared(path: Path) -> int:
@@ -243,11 +286,6 @@ def new_id(connection: sqlite3.Connection, table: str) -> str:
 def stamp(moment: datetime) -> str:
     """An aware datetime as UTC text of one width, so that it sorts as text."""
     return moment.astimezone(UTC).isoformat(timespec="microseconds")
-
-
-def moment(text: str | None) -> datetime | None:
-    """What `stamp` wrote, read back."""
-    return None if text is None else datetime.fromisoformat(text)
 
 
 def to_json(value: Any) -> str:
