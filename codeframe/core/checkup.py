@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from codeframe.core.errors import CodeFrameError, UsageError, how_to_write
 from codeframe.core.git import Git, Repo, discover, require_version
+from codeframe.core.git_locks import git_locks
 from codeframe.core.lease import is_held, read_info
 from codeframe.core.leftovers import snapshots_of
 from codeframe.core.models import RunKind, RunStatus
@@ -71,6 +72,7 @@ def examine(folder: Path) -> Checkup:
     except CodeFrameError as error:
         return Checkup([*findings, _said("registration", error)], [], Workspace("", repo.toplevel, repo))
     findings += _permissions(workspace)
+    findings += (Finding("git lock", lock.problem, lock.command) for lock in git_locks(repo))
     if unwritable := _unwritable(workspace.state_dir):
         return Checkup([*findings, unwritable], [], workspace)  # SQLite cannot even read there
     if operation := snapshots_of(workspace).operation():

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from codeframe.core.errors import UsageError
 from codeframe.core.git import BlobReader
+from codeframe.core.git_locks import index_locked
 from codeframe.core.permissions import changed_bits
 from codeframe.core.person_index import collisions, put_entries, put_marks, staged_entries
 from codeframe.core.raw_git import ABSENT, GITLINK, Entry, nul, records
@@ -57,7 +58,7 @@ def undo(
     stays. `only` are files and folders, relative to the top, to which the undo is limited. What may be a
     person's (see `Snapshot.uncertain`) stays unless it is itself among these, not just below one. Raises
     UsageError when one of these was not changed, CodeFrameError when no snapshot can be taken (say, during
-    a merge); nothing has changed then.
+    a merge) or another git holds the index; nothing has changed then.
     """
     works = [_Span(snapshots, start, end, only) for start, end in reversed(spans)]
     touched = {path for work in works for path in work.touched()}
@@ -67,6 +68,9 @@ def undo(
                 f"{name or '.'} is not among what the task changed.",
                 f"See what is: cf work diff {task_id[:8]} --stat",
             )
+    # Before anything is touched: met at the end, the tree would be restored and what was staged not.
+    if any(work.stages() for work in works) and (refusal := index_locked(snapshots.repo)):
+        raise refusal
     sweep(snapshots)
     safety = snapshots.take(task_id, "undo")
     restored: set[str] = set()
@@ -122,6 +126,10 @@ class _Span:
         """Every path with a difference between start and end, and those that no snapshot covers."""
         paths = {change.path for change in self._changes} | {path for path, _, _ in self._staged}
         return paths | self._marks.keys() | self._bits | self._left_out.keys() | self._gone
+
+    def stages(self) -> bool:
+        """Whether something of the index is to be put back."""
+        return any(map(self._wanted, {*self._marks, *(path for path, _, _ in self._staged)}))
 
     def run(
         self,

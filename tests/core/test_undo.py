@@ -241,6 +241,23 @@ def test_what_the_person_staged_since_stays_staged(repo: Path) -> None:
     assert git(repo, "status", "--porcelain").splitlines() == ["M  b", "A  d"]
 
 
+def test_an_index_lock_that_an_engine_left_refuses_the_undo_before_it_touches_anything(repo: Path) -> None:
+    ours = snapshots(repo)
+    start = ours.take("t", "start")
+    write(repo, {"README.md": "changed\n"})
+    git(repo, "add", "-A")
+    end = ours.take("t", "end")
+    (repo / ".git/index.lock").touch()
+    before = files(repo), staged(repo)
+    with pytest.raises(CodeFrameError, match=r"index\.lock has been there for") as refused:
+        undo(ours, "t", [(start, end)])
+    assert f"rm {ours.repo.git_dir / 'index.lock'}" in refused.value.hint
+    assert (files(repo), staged(repo)) == before
+    (repo / ".git/index.lock").unlink()
+    assert undo(ours, "t", [(start, end)]).restored == ("README.md",)
+    assert git(repo, "status", "--porcelain") == ""
+
+
 def test_what_the_person_staged_under_an_unchanged_file_stays(repo: Path) -> None:
     ours = snapshots(repo)
     base = ours.take("t", "base")
