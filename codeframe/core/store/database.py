@@ -198,10 +198,7 @@ class Database:
                     "The task or run that this belongs to does not exist (any more).", "Type: cf tasks list"
                 ) from error
             if code == sqlite3.SQLITE_BUSY:
-                raise CodeFrameError(
-                    f"The database {self.path} is locked by another process: {BUSY_TIMEOUT_S:.0f} s long.",
-                    "Try again; if it stays so, look for the process that holds it: cf work status",
-                ) from error
+                raise _busy(self.path) from error
             if isinstance(error, sqlite3.OperationalError):
                 folder = self.path.parent
                 raise CodeFrameError(
@@ -209,6 +206,34 @@ class Database:
                     f"Check the space left and the permissions: df -h '{folder}'; ls -la '{folder}'",
                 ) from error
             raise
+
+
+def _busy(path: Path) -> CodeFrameError:
+    """Who has the database open: one of these holds it, most likely the one that is stopped."""
+    import psutil
+
+    from codeframe.core.process_sweep import describe_process
+
+    holders: list[str] = []
+    wake: list[int] = []
+    for process in psutil.process_iter():
+        try:
+            if process.pid == os.getpid() or str(path.resolve()) not in (
+                f.path for f in process.open_files()
+            ):
+                continue
+            stopped = process.status() == psutil.STATUS_STOPPED
+        except (psutil.Error, OSError):
+            continue  # gone meanwhile, or another user's
+        holders.append(f"process {describe_process(process)}{', which is suspended' if stopped else ''}")
+        wake += [process.pid] if stopped else []
+    hint = f"Try again; if it stays so, it is another user's: sudo lsof '{path}'"
+    if wake:
+        hint = f"Let it go on: kill -CONT {' '.join(map(str, wake))}; then type the same again"
+    elif holders:
+        hint = "Try again; if it stays so, end that process: cf work status tells which run it is"
+    by = "; ".join(holders) or "another process"
+    return CodeFrameError(f"The database {path} is locked: {BUSY_TIMEOUT_S:.0f} s long, by {by}.", hint)
 
 
 def is_damage(error: sqlite3.DatabaseError) -> bool:
