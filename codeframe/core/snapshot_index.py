@@ -74,8 +74,15 @@ class SnapshotIndex:
     def locked(self) -> Iterator[None]:
         """Hold the tree's snapshot lock. git children inherit it: it outlives a killed parent as they do.
 
-        Raises CodeFrameError naming who holds it when it does not become free.
+        Raises CodeFrameError naming who holds it when it does not become free, and when the repository is gone:
+        a folder of ours made in its place would look like the rest of it.
         """
+        if not (self._repo.common_dir / "objects").is_dir():
+            raise CodeFrameError(
+                f"The git repository {self._repo.common_dir} was taken away or replaced while it was in use.",
+                f"Bring it back from where it is now, or from a copy; then type: cf -C "
+                f"{shlex.quote(str(self._repo.toplevel))} doctor",
+            )
         self._cache.mkdir(parents=True, exist_ok=True)
         fd = os.open(self._cache / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
