@@ -20,6 +20,7 @@ from codeframe.core.models import (
 )
 
 LARGEST_PRIORITY = 1_000_000
+_HEX = re.compile(r"[0-9a-f]+").fullmatch
 
 
 class Garbled(str):
@@ -59,9 +60,9 @@ def _readable(value: Any) -> str:
 
 
 def _id(value: Any) -> str:
-    if not re.fullmatch(r"[0-9a-f]+", _text(value)):
+    if not _HEX(value):
         raise ValueError("no id")
-    return str(value)
+    return value  # type: ignore[no-any-return]
 
 
 def _other_id(value: Any) -> str:
@@ -113,7 +114,8 @@ def _blob(value: Any) -> str:
 
 
 def _or_none(column: Column) -> Column:
-    return Column(lambda value: None if value is None else column.read(value), lambda value: None)
+    read = column.read
+    return Column(lambda value: None if value is None else read(value), lambda value: None)
 
 
 _TEXT = Column(_text, _readable)

@@ -50,8 +50,7 @@ class Database:
 
     def query(self, sql: str, args: Sequence[Any] | Mapping[str, Any] = ()) -> list[Row]:
         """All rows of one SELECT."""
-        with self._in_words():
-            rows: list[Row] = self._connection().execute(sql, args).fetchall()
+        rows, _, _ = self._rows(sql, args)
         return rows
 
     def models(
@@ -59,18 +58,15 @@ class Database:
     ) -> list[Model]:
         """All rows of one SELECT on `table`, each made a `model` by the names of its columns; the first tells
         the row. CodeFrameError when one holds what CodeFrame never stored."""
-        with self._in_words():
-            cursor = self._connection().execute(sql, args)
-            rows: list[Row] = cursor.fetchall()
-        names = [str(each[0]) for each in cursor.description]
+        rows, names, garbled = self._rows(sql, args)
         try:
             columns = [COLUMNS[table][name] for name in names]
+            reads = [column.check if garbled else column.read for column in columns]
             return [
                 model(
-                    **{
-                        name: column.check(value)
-                        for name, column, value in zip(names, columns, row, strict=True)
-                    }
+                    **dict(
+                        zip(names, [read(value) for read, value in zip(reads, row, strict=True)], strict=True)
+                    )
                 )
                 for row in rows
             ]
@@ -79,6 +75,20 @@ class Database:
                 if lost := damaged(table, dict(zip(names, row, strict=True))):
                     raise self._damaged(f"in {table}, row {row[0]}: {', '.join(lost)}") from None
             raise
+
+    def _rows(self, sql: str, args: Sequence[Any] | Mapping[str, Any]) -> tuple[list[Row], list[str], bool]:
+        """Rows, the names of their columns, and whether text that is not UTF-8 is among what this connection reads."""
+        with self._in_words():
+            connection = self._connection()
+            try:
+                cursor = connection.execute(sql, args)
+                rows: list[Row] = cursor.fetchall()
+            except sqlite3.OperationalError as error:
+                if hasattr(error, "sqlite_errorcode") or connection.text_factory is decode:
+                    raise
+                connection.text_factory = decode  # from here on only: a call for each text takes its time
+                return self._rows(sql, args)
+            return rows, [str(each[0]) for each in cursor.description], connection.text_factory is decode
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
@@ -161,7 +171,6 @@ class Database:
             os.close(lock)
             raise
         connection.lock = lock
-        connection.text_factory = decode
         try:
             connection.execute("PRAGMA foreign_keys = ON")
             current = is_current(connection)  # before anything writes to a newer database
