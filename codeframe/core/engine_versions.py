@@ -122,7 +122,7 @@ def _identity(program: Path) -> tuple[str, list[int]]:
 
 def _asked(program: Path, engine: Any, cancel: threading.Event) -> str:
     from codeframe.core.adapters.asking import printed_by
-    from codeframe.core.adapters.subprocess_adapter import engine_environment
+    from codeframe.core.adapters.engine_environment import engine_environment
 
     env = engine_environment(getattr(engine, "env_add", {}), getattr(engine, "env_drop", frozenset()))
     found = _VERSION.search(printed_by([str(program), "--version"], env, ASK_S, cancel))

@@ -17,15 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from codeframe.adapters.llm.base import LLMProvider, Model, ModelError, Patience, Stopped, choose
+from codeframe.core.adapters.engine_environment import engine_environment
+from codeframe.core.adapters.engine_verdict import MAX_MESSAGE_CHARS, MAX_TEXT_CHARS
 from codeframe.core.adapters.event_stream import EventStream
 from codeframe.core.adapters.heard import Heard
-from codeframe.core.adapters.subprocess_adapter import (
-    MAX_MESSAGE_CHARS,
-    MAX_TEXT_CHARS,
-    engine_environment,
-)
 from codeframe.core.adapters.transcript import TRANSCRIPT_NAME, TranscriptWriter
-from codeframe.core.adapters.verdict_report import VERDICT_SCHEMA, Report, parse_fenced, parse_structured
+from codeframe.core.adapters.verdict_report import VERDICT_SCHEMA, parse_fenced, parse_structured, reported
 from codeframe.core.agent_adapter import (
     AgentContext,
     AgentEvent,
@@ -172,7 +169,7 @@ class Caller:
         if report is None:
             return AgentResult(AgentResultStatus.COMPLETED, summary=ending.text)
         call.evidence["report"] = report.status
-        return _reported(report, self.name)
+        return reported(report, self.name)
 
 
 class _Call(contextlib.ExitStack):
@@ -250,18 +247,6 @@ def _anthropic() -> LLMProvider:
     from codeframe.adapters.llm.anthropic import AnthropicProvider
 
     return AnthropicProvider()
-
-
-def _reported(report: Report, name: str) -> AgentResult:
-    if report.status == "failed":
-        error = report.summary or f"{name} reports that it failed"
-        return AgentResult(AgentResultStatus.FAILED, summary=report.summary, error=error)
-    if report.status == "blocked":
-        question = report.question or report.summary or f"{name} is blocked and does not say why"
-        return AgentResult(AgentResultStatus.BLOCKED, summary=report.summary, blocker_question=question)
-    return AgentResult(
-        AgentResultStatus.COMPLETED, summary=report.summary, already_satisfied=report.already_satisfied
-    )
 
 
 def _stopped(why: ErrorClass) -> AgentResult:

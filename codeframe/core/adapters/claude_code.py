@@ -31,9 +31,11 @@ from codeframe.core.adapters.claude_results import (
     spoken,
     usage_of,
 )
+from codeframe.core.adapters.engine_environment import engine_environment
 from codeframe.core.adapters.heard import Terminal
 from codeframe.core.adapters.json_values import dict_of, dicts_in, list_of, number_of, text_of
-from codeframe.core.adapters.subprocess_adapter import Launch, SubprocessAdapter, engine_environment
+from codeframe.core.adapters.launch import Launch
+from codeframe.core.adapters.subprocess_adapter import SubprocessAdapter
 from codeframe.core.adapters.verdict_report import VERDICT_SCHEMA, instructions, parse_structured
 from codeframe.core.agent_adapter import (
     AgentContext,

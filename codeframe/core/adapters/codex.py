@@ -30,10 +30,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from codeframe.core.adapters import codex_calls, codex_items
+from codeframe.core.adapters.engine_environment import engine_environment
 from codeframe.core.adapters.heard import Terminal
 from codeframe.core.adapters.json_rpc import JsonRpc, Notification, Request, Response
 from codeframe.core.adapters.json_values import dict_of, text_of
-from codeframe.core.adapters.subprocess_adapter import Launch, SubprocessAdapter, engine_environment
+from codeframe.core.adapters.launch import Launch
+from codeframe.core.adapters.subprocess_adapter import SubprocessAdapter
 from codeframe.core.adapters.verdict_report import Report, parse_fenced
 from codeframe.core.agent_adapter import (
     AgentContext,

@@ -18,9 +18,11 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, ClassVar
 
+from codeframe.core.adapters.engine_verdict import MAX_TEXT_CHARS
 from codeframe.core.adapters.heard import Terminal
 from codeframe.core.adapters.json_values import number_of, object_in, text_of
-from codeframe.core.adapters.subprocess_adapter import MAX_TEXT_CHARS, Launch, SubprocessAdapter
+from codeframe.core.adapters.launch import Launch
+from codeframe.core.adapters.subprocess_adapter import SubprocessAdapter
 from codeframe.core.adapters.verdict_report import parse_line
 from codeframe.core.agent_adapter import AgentContext, AgentEvent, AgentResult, Capabilities, Unenforced
 from codeframe.core.blocker_detection import classify_error_for_blocker

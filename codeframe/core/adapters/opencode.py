@@ -25,6 +25,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from codeframe.core.adapters.engine_environment import engine_environment
+from codeframe.core.adapters.launch import Launch
 from codeframe.core.adapters.opencode_setup import (
     Product,
     alone,
@@ -34,7 +36,7 @@ from codeframe.core.adapters.opencode_setup import (
     temporary_folder,
 )
 from codeframe.core.adapters.opencode_stream import OpenCodeStream
-from codeframe.core.adapters.subprocess_adapter import Launch, SubprocessAdapter, engine_environment
+from codeframe.core.adapters.subprocess_adapter import SubprocessAdapter
 from codeframe.core.agent_adapter import AgentContext, AgentEvent, AgentResult, Capabilities, Unenforced
 from codeframe.core.errors import RequirementsError
 from codeframe.core.models import ErrorClass
