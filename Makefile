@@ -25,7 +25,7 @@ test: $(STAMP) ## fast tests, offline, no engine needed
 	@scripts/install-engines
 
 test-engines: $(STAMP) .engines/.installed ## drive the real CLIs against a scripted model
-	@$(PY) -m pytest -n 2 --dist worksteal -m engine tests
+	@$(PY) -m pytest -n $(WORKERS) --dist worksteal -m engine tests
 
 test-real: $(STAMP) .engines/.installed ## repair a bug in a public project from the package index (slow)
 	@$(PY) -m pytest -m slow tests/engines/test_real_project.py

@@ -69,6 +69,8 @@ def create(
         emit_json(commit_json(task, done))
     else:
         tell(task, done)
+    if done.signum:
+        raise typer.Exit(128 + done.signum)
 
 
 def commit_json(task: Task, done: Committed) -> dict[str, Any]:
@@ -93,6 +95,8 @@ def tell(task: Task, done: Committed) -> None:
         say(f"  {path}")
     for line in left_out_lines(task, done.left_out, CREATE):
         say(line)
+    if done.signum:
+        say("Stopped in a hook that runs after the commit: the commit is made, the hook was ended.")
     if not done.named:
         say("Its message lacks the lines that name the task; a hook of yours may drop them.")
         say(f"cf patch export does not find it; use: git format-patch -1 {done.commit[:10]}")

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import typer
 
 from codeframe.cli import typed
 from codeframe.cli.grammar import Commands
-from codeframe.cli.here import workspace_here
+from codeframe.cli.here import engines_here, workspace_here
 from codeframe.cli.output import columns, emit_json, note, say
+
+if TYPE_CHECKING:
+    from codeframe.core.environment_config import EnvironmentConfig
 
 app = Commands("Show and change settings.")
 
@@ -26,7 +31,8 @@ def show(json: bool = typer.Option(False, "--json", help="Print as JSON.")) -> N
         emit_json(settings)
         return
     unset = {
-        "engine": "see: cf engines list", "model": "the engine's own", "engines": "none", "gates": "see: cf gates list",
+        "engine": "see: cf engines list", "model": "the engine's own", "engines": "none", "engine_args": "none",
+        "gates": "see: cf gates list",
         "timeout": format_duration(DEFAULT_TIMEOUT_S), "stall_timeout": format_duration(DEFAULT_STALL_TIMEOUT_S),
     }  # fmt: skip
     rows = []
@@ -45,12 +51,19 @@ def show(json: bool = typer.Option(False, "--json", help="Print as JSON.")) -> N
 @app.command("set", context_settings={"ignore_unknown_options": True})  # `-1` is a value, no option
 def set_(
     key: str = typer.Argument(..., metavar="KEY", help="A setting; cf config show lists them."),
-    value: str = typer.Argument(..., metavar="VALUE", help="Its value, as YAML for gates and engines."),
+    value: str = typer.Argument(
+        ..., metavar="VALUE", help="Its value, as YAML for gates, engines and engine_args."
+    ),
 ) -> None:
     """Change one setting; a value that makes no sense changes nothing."""
     from codeframe.core.config import set_value
+    from codeframe.core.engine_arguments import arguments_for
     from codeframe.core.errors import CodeFrameError, UsageError
     from codeframe.core.would_run import trust_set_value
+
+    def check(new: EnvironmentConfig) -> None:
+        if key == "engine_args":
+            arguments_for(new.engine_args, (), engines_here())
 
     for word in (key, value):
         if word.startswith("--"):
@@ -58,7 +71,7 @@ def set_(
     workspace = workspace_here()
     if key in ("engine", "default_engine"):
         typed.engine_name(value.strip())
-    config = set_value(workspace.root, key, typed.text(value, "value"))
+    config = set_value(workspace.root, key, typed.text(value, "value"), check)
     try:
         trust_set_value(workspace, key, config)
     except CodeFrameError as e:  # it is set all the same

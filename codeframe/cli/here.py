@@ -55,6 +55,19 @@ def tell_trouble(workspace: Workspace) -> None:
         note(f"{e.problem}\n    {e.hint}")
 
 
+def autonomy_here() -> str:
+    """What the current folder's workspace is configured to leave to engines; the default outside of one."""
+    from codeframe.core.config import load_environment_config
+    from codeframe.core.environment_config import EnvironmentConfig
+    from codeframe.core.errors import CodeFrameError
+
+    try:
+        root = workspace_here().root
+    except CodeFrameError:  # no workspace, no git, or none that works
+        return EnvironmentConfig().autonomy
+    return load_environment_config(root).autonomy
+
+
 def recovered_workspace() -> Workspace:
     """The same, after closing runs whose process is gone; says so on stderr (rule 4.4).
 

@@ -112,3 +112,5 @@ def _commit(workspace: Workspace, task: Task, run: Run, *, as_json: bool) -> Non
     finally:
         if as_json:
             emit_json({**run_json(run), "commit": commit_json(task, done) if done else None})
+    if done and done.signum:
+        raise typer.Exit(128 + done.signum)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from codeframe.core.errors import UsageError
@@ -86,6 +87,26 @@ def amount(option: str, value: str) -> float:
     if not 0 < number < 1e9:
         raise UsageError(f"{option} takes an amount above 0, not “{value}”.", f"Type: {option} 2.50")
     return number
+
+
+def since(option: str, value: str) -> datetime:
+    """The moment (UTC) that lies a duration back (30d, 12h), or with which a day begins here (2026-11-30). UsageError
+    for anything else."""
+    from codeframe.core.durations import parse_duration
+    from codeframe.core.models import utc_now
+
+    text = value.strip().lower()
+    try:
+        if text.endswith("d") and text[:-1].isdecimal():
+            return utc_now() - timedelta(days=int(text[:-1]))
+        if "-" in text:
+            return datetime.fromisoformat(text).astimezone(UTC)
+        return utc_now() - timedelta(seconds=parse_duration(text))
+    except (UsageError, ValueError, OverflowError):
+        raise UsageError(
+            f"{option} takes a time like 30d or 12h, or a day like 2026-11-30, not “{value}”.",
+            f"Type: {option} 30d",
+        ) from None
 
 
 def names(option: str, value: str) -> list[str]:

@@ -4,6 +4,7 @@ whose process is gone are closed first."""
 from __future__ import annotations
 
 import json as jsonlib
+import shlex
 import sys
 from collections import deque
 from collections.abc import Iterator
@@ -130,6 +131,8 @@ def why(task_id: str = ID, run: str | None = RUN, json: bool = JSON) -> None:
     say(verdict_line(chosen), STATUS_COLOURS.get(chosen.status.value, ""))
     if chosen.error:
         say(chosen.error)
+    if arguments := chosen.options.get("engine_args", {}).get(chosen.engine):
+        say(f"Arguments by engine_args: {shlex.join(arguments)}")
     for blocker in workspace.store.blockers.history(task.id):
         if blocker.run_id == chosen.id:
             say(f"Question: {blocker.question}")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from codeframe.core import config as configuration
+from codeframe.core.engine_arguments import arguments_for
 from codeframe.core.engine_check import TYPED_CHAIN, check_chain, check_engine
 from codeframe.core.engine_registry import EngineRegistry, resolve_engine
 from codeframe.core.environment_config import EnvironmentConfig
@@ -79,11 +80,13 @@ def plan(workspace: Workspace, task: Task, request: Request) -> Plan:
     refusal = getattr(known.adapter_class(engine), "refusal", None)
     if refusal is not None and (refused := refusal(workspace.root, options.model)) is not None:
         raise refused
+    chain = [engine, *options.fallback]
+    options = options._replace(engine_args=arguments_for(options.engine_args, chain, known))
     suite = None if options.no_gates else gate_suite(workspace, config, strict=options.strict)
     if suite is not None:
         _refuse_missing(suite.missing(look=True))
     full = config.autonomy == options.autonomy == "full" and not (request.typed or {}).get("autonomy")
-    items = would_run(workspace, suite, [engine, *options.fallback], known=known, full=full)
+    items = would_run(workspace, suite, chain, known=known, full=full, arguments=options.engine_args)
     return Plan(task, request.kind, engine, why, options, previous, suite, Trust(workspace).untrusted(items))
 
 
@@ -171,6 +174,16 @@ def by_hand(workspace: Workspace, run: Run, cf: str = "cf") -> CodeFrameError:
     )
 
 
+def _commit_first(workspace: Workspace, task: Task) -> str:
+    """What is left to do with an accepted task: a `cf` that was to commit it may have been killed before that."""
+    if task.status is not TaskStatus.DONE:
+        return ""
+    from codeframe.core.uncommitted import uncommitted
+
+    left = any(uncommitted(workspace, [task]))
+    return f"It is not committed; type: cf commit create --task {task.id[:8]}" if left else ""
+
+
 def check_status(workspace: Workspace, task: Task, previous: Run | None, request: Request) -> None:
     """Refuse a task that may not begin, or go on, in this way now (rule 4.8)."""
     short = task.id[:8]
@@ -202,13 +215,14 @@ def check_status(workspace: Workspace, task: Task, previous: Run | None, request
             del refusals[TaskStatus.FAILED]  # what an engine could not do, a person may finish
         if task.status in refusals:
             what, hint = refusals[task.status]
-            raise CodeFrameError(f"Task {short} {what}.", hint)
+            raise CodeFrameError(f"Task {short} {what}.", _commit_first(workspace, task) or hint)
         return
     verb = request.kind.value
     if previous is None or task.status in (TaskStatus.DONE, TaskStatus.MERGED):
         state = "has never run" if previous is None else f"is {task.status.value}"
         raise CodeFrameError(
-            f"Task {short} {state}; there is nothing to {verb}.", f"Type: cf work show {short}"
+            f"Task {short} {state}; there is nothing to {verb}.",
+            _commit_first(workspace, task) or f"Type: cf work show {short}",
         )
     if request.kind is RunKind.RETRY:
         return

@@ -7,7 +7,7 @@ engine *changed* is measured by CodeFrame from git snapshots, never taken from t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -24,6 +24,7 @@ __all__ = [
     "AgentResult",
     "AgentResultStatus",
     "Capabilities",
+    "Unenforced",
 ]
 
 DEFAULT_TIMEOUT_MS = 3_600_000
@@ -54,6 +55,23 @@ class Capabilities(NamedTuple):
     cost: bool = False
     terminal_signal: str = "exit"
     verdict_line: bool = False
+
+
+class Unenforced(NamedTuple):
+    """What an engine cannot hold its agent to (rule 5.7): under which options of a run, and what it is."""
+
+    options: Mapping[str, str]
+    words: str
+
+    def __str__(self) -> str:
+        return f"{', '.join(f'{name} {value}' for name, value in self.options.items())}: {self.words}"
+
+
+def not_enforced(declared: Iterable[Unenforced], options: Mapping[str, Any]) -> tuple[str, ...]:
+    """What of it a run with these options (`AgentContext.options`) has to be told."""
+    switch = {True: "on", False: "off"}
+    given = {name: switch[value] if isinstance(value, bool) else value for name, value in options.items()}
+    return tuple(str(each) for each in declared if each.options.items() <= given.items())
 
 
 @dataclass(frozen=True)
@@ -133,7 +151,11 @@ class AgentAdapter(Protocol):
 
     Optional members, looked up where present: `cancel()` (thread-safe, makes `execute` return
     soon), and on the class `capabilities: Capabilities`,
-    `requirements() -> dict[str, bool]` (what must be there -> is it),
+    `requirements() -> dict[str, bool]` (what must be there -> is it), `commands: tuple[str, ...]` (names its program
+    has on PATH, best first; with it `--version` prints the version), `tested: str` (the version it was tried on),
+    `unenforced: tuple[Unenforced, ...]`, `sandbox_trouble() -> tuple[str, str] | None` (what is wrong with the sandbox
+    that it works in, and what to type; starts a process), `takes_arguments: bool` (those of `engine_args`, which are
+    in `context.options`),
     `run_defaults: Mapping[str, Any]` (fields of RunOptions that it does better with, where nobody says
     otherwise), `refusal(workspace, model) -> CodeFrameError | None` (why a run with this model, None where none
     was chosen, must not start; it executes nothing) and `project_config: tuple[str, ...]` (files and folders of

@@ -20,11 +20,12 @@ from codeframe.core.config import CONFIG_DIR, load_environment_config
 from codeframe.core.engine_registry import EngineRegistry
 from codeframe.core.errors import CodeFrameError, UsageError, how_to_write
 from codeframe.core.git import Git, Repo, discover, require_version
+from codeframe.core.git_locks import git_locks
 from codeframe.core.lease import is_held, read_info
 from codeframe.core.leftovers import snapshots_of
 from codeframe.core.models import RunKind, RunStatus
 from codeframe.core.removal import finish_removal, staying
-from codeframe.core.run_lock import is_alive, lease_path, owner_unseen, tree_lock_path
+from codeframe.core.run_lock import commit_at_work, is_alive, lease_path, owner_unseen, tree_lock_path
 from codeframe.core.scratch import SCRATCH, in_use
 from codeframe.core.store.rescue import rescue, trouble
 from codeframe.core.whole_file import HALF_WRITTEN
@@ -73,10 +74,13 @@ def examine(folder: Path) -> Checkup:
     except CodeFrameError as error:
         return Checkup([*findings, _said("registration", error)], [], Workspace("", repo.toplevel, repo))
     findings += [*_permissions(workspace), *_configuration(workspace)]
+    findings += (Finding("git lock", lock.problem, lock.command) for lock in git_locks(repo))
     if unwritable := _unwritable(workspace.state_dir):
         return Checkup([*findings, unwritable], [], workspace)  # SQLite cannot even read there
     if operation := snapshots_of(workspace).operation():
         findings.append(_said("operation", operation))
+    if commit := commit_at_work(workspace):
+        findings.append(_said("commit", commit))
     damage = _database(workspace.state_dir / DATABASE)
     findings += damage
     try:
@@ -329,7 +333,9 @@ def _rescue(path: Path) -> str:
     done = rescue(path)
     kept = ", ".join(f"{count} {table}" for table, count in done.kept.items())
     lacks = f"; some of these may be missing: {', '.join(done.damaged)}" if done.damaged else ""
-    return f"Made the database anew with {kept}{lacks}. The damaged one is {done.aside}."
+    more = f"; and {len(done.mended) - 5} more" if len(done.mended) > 5 else ""
+    changed = f" Damaged rows: {'; '.join(done.mended[:5])}{more}." if done.mended else ""
+    return f"Made the database anew with {kept}{lacks}.{changed} The damaged one is {done.aside}."
 
 
 def _end(begun_by: str) -> str:

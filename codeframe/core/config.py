@@ -6,12 +6,13 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from codeframe.core.environment_config import (
     ALIAS,
+    ARGUMENTS_EXAMPLE,
     BUDGET_EXAMPLE,
     ENGINES_EXAMPLE,
     GATES_EXAMPLE,
@@ -41,8 +42,14 @@ def load_environment_config(repo_path: Path) -> EnvironmentConfig:
     return config
 
 
-def set_value(repo_path: Path, key: str, value_text: str) -> EnvironmentConfig:
-    """Set one key to what a person typed, and write the file; returns the new configuration.
+def set_value(
+    repo_path: Path,
+    key: str,
+    value_text: str,
+    check: Callable[[EnvironmentConfig], object] = lambda config: None,
+) -> EnvironmentConfig:
+    """Set one key to what a person typed, and write the file; returns the new configuration, about which `check` may
+    raise first.
 
     Comments stay where the key has a line of its own. UsageError when the key or the value, or
     anything else in the file, makes no sense: nothing is written then.
@@ -52,10 +59,12 @@ def set_value(repo_path: Path, key: str, value_text: str) -> EnvironmentConfig:
             f"`{key}` is not a key of the configuration.{nearest(key)}", f"Keys: {', '.join(KEYS)}"
         )
     with folder_locked(repo_path):
-        return _set(repo_path, key, value_text)
+        return _set(repo_path, key, value_text, check)
 
 
-def _set(repo_path: Path, key: str, value_text: str) -> EnvironmentConfig:
+def _set(
+    repo_path: Path, key: str, value_text: str, check: Callable[[EnvironmentConfig], object]
+) -> EnvironmentConfig:
     path = _config_path(repo_path)
     data = _read(path) if path else {}
     # The name the file already uses wins; when it uses both, one is enough.
@@ -66,6 +75,7 @@ def _set(repo_path: Path, key: str, value_text: str) -> EnvironmentConfig:
     data[key] = _typed(key, value_text)
     config = EnvironmentConfig.from_dict(data)
     _refuse_invalid(config, path, _example(key))
+    check(config)
     path = path or ensure_config_dir(repo_path) / "config.yaml"
     if path.suffix == ".json":
         text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
@@ -206,6 +216,7 @@ EXAMPLES: Mapping[str, str] = {
     "engine": "NAME (cf engines list names them)",
     "model": "NAME",
     "engines": f"'{ENGINES_EXAMPLE}'",
+    "engine_args": f"'{ARGUMENTS_EXAMPLE}'",
     "gates": f"'{GATES_EXAMPLE}'",
     "require_gates": "true",
     "strict": "true",
@@ -230,7 +241,7 @@ def _example(key: str) -> str:
 def _typed(key: str, text: str) -> Any:
     """The value a person means by `text` on the command line."""
     text = text.encode("utf-8", "replace").decode()  # no lone surrogates
-    if key in ("gates", "engines", "budget"):
+    if key in ("gates", "engines", "engine_args", "budget"):
         try:
             return parse_yaml(text)
         except ValueError as error:

@@ -45,6 +45,7 @@ class EngineDefinition(NamedTuple):
     description: str = ""
     install: str = ""
     login: str = ""
+    tested: str = ""
 
     @classmethod
     def of(cls, name: str, data: Mapping[str, Any]) -> EngineDefinition:
@@ -230,4 +231,5 @@ _CHECK: Mapping[str, Callable[[object], str]] = {
     "description": _text,
     "install": _text,
     "login": _text,
+    "tested": _text,
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -100,6 +99,8 @@ class EngineRegistry:
             return cls._registered[name]
         if name in cls._problems:
             raise ValueError(f"The engine {name!r} does not work: {cls._problems[name]}.")
+        from difflib import get_close_matches
+
         names = cls.available()
         near = get_close_matches(name, names, n=1)
         there = f"There are: {', '.join(names)}." if names else "There is none."

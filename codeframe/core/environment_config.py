@@ -15,6 +15,7 @@ ALIAS = "default_engine"  # of `engine`
 GATES_EXAMPLE = "[{name: unit, command: pytest -q, timeout: 10m}]"
 BUDGET_EXAMPLE = "{run: {tokens: 500000}, workspace: {cost: 20}}"
 ENGINES_EXAMPLE = '{my-agent: {command: [my-agent, run, "{prompt_file}"]}}'
+ARGUMENTS_EXAMPLE = "{my-agent: [--effort, high]}"
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
@@ -25,13 +26,15 @@ class EnvironmentConfig:
     Durations stay as they were typed (`900`, "15m"; see durations.py). `gates` is None when they
     are to be found, else a list of {"name": str, "command": str or list of str, and, if
     wanted, "timeout": duration}. `engines` maps the name of a declared engine to its definition (see
-    engine_definition.py), `budget` "run", "task" or "workspace" to {"tokens": int, "cost": US dollars}, both
-    optional. `unknown` keeps keys that have no meaning here, to report them.
+    engine_definition.py), `engine_args` that of an engine to arguments for its command line, `budget` "run", "task" or
+    "workspace" to {"tokens": int, "cost": US dollars}, both optional. `unknown` keeps keys that have no meaning
+    here, to report them.
     """
 
     engine: str | None = None
     model: str | None = None
     engines: dict[str, dict[str, Any]] | None = None
+    engine_args: dict[str, list[str]] | None = None
     gates: list[dict[str, Any]] | None = None
     require_gates: bool = False
     strict: bool = False
@@ -224,6 +227,16 @@ def _engines(value: Any) -> str:
     return f"has to give {found}" if found else ""
 
 
+def _arguments(value: Any) -> str:
+    good = isinstance(value, dict) and all(
+        isinstance(name, str) and isinstance(words, list) and all(isinstance(w, str) and w for w in words)
+        for name, words in value.items()
+    )
+    if good and not any("\0" in word for words in value.values() for word in words):
+        return ""
+    return f"has to be a mapping of engines to lists of texts (numbers in quotes), like {ARGUMENTS_EXAMPLE}"
+
+
 def _good_gate_name(name: Any) -> bool:
     """Whether the text can stand in a list without being taken for more than a name (rule 9.1)."""
     return len(name) <= 60 and name.isprintable() and "  " not in name and ": " not in name
@@ -254,6 +267,7 @@ _CHECK: Mapping[str, Callable[[Any], str]] = {
     "engine": _text,
     "model": _text,
     "engines": _engines,
+    "engine_args": _arguments,
     "gates": _gates,
     "require_gates": _boolean,
     "strict": _boolean,

@@ -60,6 +60,7 @@ _DIFFING = frozenset({"diff", "diff-files", "diff-index", "diff-tree", "format-p
 _LAZY = re.compile(r"promisor remote|lazy fetching disabled")
 _BROKEN = re.compile(
     r"bad object|not a valid object|unable to read|index file|bad signature|corrupt|missing (blob|tree|commit)"
+    r"|invalid object"
 )
 
 
@@ -236,7 +237,7 @@ def discover(path: Path) -> Repo:
         raise UsageError(
             f"{path} has no git working tree (bare repository or .git folder).", "Type: git worktree list"
         )
-    if (folder := git_folder_above(path)) is not None:
+    if (folder := git_folder_above(path) or _only_ours_above(path)) is not None:
         raise _damaged(folder, args, done)
     raise UsageError(f"{path} is not in a git repository.", "Type: cf init --git-init")
 
@@ -338,6 +339,12 @@ def _misled(path: Path) -> UsageError | None:
     return UsageError(f"{folder / 'config'} {problem}.", f"If it is one, type: {back}")
 
 
+def _only_ours_above(path: Path) -> Path | None:
+    """A `.git` of which only what CodeFrame keeps in it is left: git passes by it."""
+    path = path.resolve()
+    return next((f / ".git" for f in (path, *path.parents) if (f / ".git" / "codeframe").is_dir()), None)
+
+
 def _damaged(folder: Path, args: Sequence[str], done: Completed) -> GitError:
     """For a `.git` that is there and that git does not take for one. Never says to make a new one over it."""
     place = shlex.quote(str(folder))
@@ -353,6 +360,8 @@ def _damaged(folder: Path, args: Sequence[str], done: Completed) -> GitError:
             hint = f"Name the branch it was on: echo ref: refs/heads/NAME > {place}/HEAD"
         else:
             hint = f"Bring back {' and '.join(missing)} in {place} from a copy"
+            if len(missing) == 3:  # nothing that a new one could overwrite
+                hint += f"; if there is none, begin anew: git init {shlex.quote(str(folder.parent))}"
     said = failed.problem.partition(" failed: ")[2].rstrip(".")
     return GitError(
         f"The git repository {folder} is damaged: {said}.", hint, stderr=done.stderr, git_exit=done.exit_code
@@ -390,4 +399,6 @@ def _failed(args: Sequence[str], stderr: str, exit_code: int) -> GitError:
     elif full := re.search(r"No space left on device|Disk quota exceeded", stderr):
         said = said if full[0] in said else f"{said}: {full[0]}"
         hint = "Make room on the disk of the repository, then try again: df -h ."
+    elif "not a git repository" in stderr:
+        hint = "It was taken away or damaged; type: cf doctor"
     return GitError(f"git {args[0]} failed: {said}.", hint, stderr=stderr, git_exit=exit_code)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Container, Iterable, Mapping
 from pathlib import Path
 
 from codeframe.core.git import Git
-from codeframe.core.raw_git import Entry, index_info, nul, records
+from codeframe.core.raw_git import INTENDED, MARKS, Entry, index_info, nul, records
 
 Step = tuple[Entry | None, Entry | None]  # what is there, what is to be
 
@@ -58,6 +59,22 @@ def marked(git: Git, among: Container[str]) -> dict[str, set[str]]:
         if path in among and tag.islower():
             found["--assume-unchanged"].add(path)
     return {option: paths for option, paths in found.items() if paths}
+
+
+def put_marks(git: Git, steps: Mapping[str, tuple[str, str]]) -> None:
+    """Of what git was told of paths of the index, change what differs between the two sets of letters (see
+    `MARKS`), from the first to the second."""
+    for letter, option in MARKS.items():
+        added = {path for path, (old, new) in steps.items() if letter in new and letter not in old}
+        removed = {path for path, (old, new) in steps.items() if letter in old and letter not in new}
+        for asked, paths in ((f"--{option}", added), (f"--no-{option}", removed)):
+            if paths:
+                how = ("update-index", asked, "-z", "--stdin")
+                git.run(*how, stdin=nul(sorted(paths)), env=git.unfiltered(), check=False)
+    intended = {path for path, (old, new) in steps.items() if INTENDED in new and INTENDED not in old}
+    if intended:
+        intended -= staged_entries(git).keys()
+        intend_to_add(git, {path for path in intended if os.path.lexists(git.tree / path)})
 
 
 def collisions(staged: Iterable[str], new: Iterable[str]) -> set[str]:

@@ -20,6 +20,11 @@ from codeframe.core.safe_read import read_regular
 
 GITLINK = "160000"
 
+# What git may be told about a path of the index (skip-worktree, assume-unchanged, intent to add), and that the path
+# was not on the disk, as in a sparse checkout.
+SKIPPED, ASSUMED, INTENDED, ABSENT = "sai-"
+MARKS = {SKIPPED: "skip-worktree", ASSUMED: "assume-unchanged"}  # as options of update-index
+
 # With any of these attributes what git stores may differ from what is on disk.
 CONVERTING = ("text", "eol", "crlf", "ident", "filter", "working-tree-encoding")
 

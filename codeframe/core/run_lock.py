@@ -6,7 +6,7 @@ Both are `flock`s, so the kernel frees them with the process, however it ends.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -64,16 +64,14 @@ def gates_folder(workspace: Workspace) -> Iterator[Path]:
 
 
 def lock_run(workspace: Workspace, run_id: str, task: Task) -> RunLock:
-    """Take the tree's lock and the run's lease. Raises CodeFrameError saying who holds the tree."""
+    """Take the tree's lock and the run's lease. Raises CodeFrameError saying who is at work in the tree."""
     from codeframe.core.process_sweep import process_identity
 
     info: dict[str, Any] = {
         **process_identity(), "run": run_id, "task": task.id, "title": task.title,
         "workspace": workspace.id, "root": str(workspace.root), "since": utc_now().isoformat(),
     }  # fmt: skip
-    tree = Lease.acquire(tree_lock_path(workspace), info)
-    if tree is None:
-        raise tree_busy(workspace)
+    tree = _take_tree(workspace, info)
     lease = Lease.acquire(lease_path(workspace, run_id), info)
     if lease is None:
         tree.release()
@@ -155,13 +153,35 @@ def tree_reserved(workspace: Workspace, purpose: str) -> Iterator[None]:
     """Hold the tree's lock for a short work of our own, such as an undo. Raises CodeFrameError when in use."""
     from codeframe.core.process_sweep import process_identity
 
-    tree = Lease.acquire(tree_lock_path(workspace), {**process_identity(), "purpose": purpose})
-    if tree is None:
-        raise tree_busy(workspace)
+    tree = _take_tree(workspace, {**process_identity(), "purpose": purpose})
     try:
         yield
     finally:
         tree.release()
+
+
+def _take_tree(workspace: Workspace, info: Mapping[str, Any]) -> Lease:
+    tree = Lease.acquire(tree_lock_path(workspace), info)
+    if tree is None:
+        raise tree_busy(workspace)
+    if busy := commit_at_work(workspace):
+        tree.release()
+        raise busy
+    return tree
+
+
+def commit_at_work(workspace: Workspace) -> CodeFrameError | None:
+    """The refusal where a commit is being made in the tree whose `cf` was killed: it lands when its hooks are done."""
+    from codeframe.core.scratch import orphans
+
+    for info in orphans(workspace.state_dir.parent):
+        if info.get("tree") == str(workspace.repo.toplevel):
+            pid = info.get("git", {}).get("pid")
+            return CodeFrameError(
+                "The git of a commit is still at work, in a hook or waiting for you; what started it was killed.",
+                "Wait for it, then look: git log -1" + (f"; or end it: kill {pid}" if pid else ""),
+            )
+    return None
 
 
 @contextmanager

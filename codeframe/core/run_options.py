@@ -18,7 +18,8 @@ BACKOFF_VARIABLE = "CODEFRAME_BACKOFF_S"  # for tests and impatient people: no f
 class RunOptions(NamedTuple):
     """Durations in seconds. `note` is what the person added with -m; `backoff_s` is the first wait after a
     passing fault of the engine's service, `wait_for_quota_s` how long in all a used-up quota is waited for.
-    `fallback` names engines that take over one by one; `max_tokens` and `max_cost` (US dollars) are of this run."""
+    `fallback` names engines that take over one by one; `engine_args` are a person's own arguments for the command lines
+    of the engines that may run, by name; `max_tokens` and `max_cost` (US dollars) are of this run."""
 
     model: str | None = None
     note: str = ""
@@ -35,6 +36,7 @@ class RunOptions(NamedTuple):
     backoff_s: float = 2.0
     wait_for_quota_s: float = 0.0
     fallback: Sequence[str] = ()
+    engine_args: Mapping[str, Sequence[str]] = {}
     max_tokens: int | None = None
     max_cost: float | None = None
 
@@ -71,11 +73,13 @@ class RunOptions(NamedTuple):
             "network": config.network,
             "wait_for_quota_s": config.wait_for_quota_s,
             "fallback": config.fallback,
+            "engine_args": config.engine_args,
             "max_tokens": config.limits("run").get("tokens"),
             "max_cost": config.limits("run").get("cost"),
         }
-        # `integrity` cannot be typed: what is configured now holds.
-        saved = {**before.options, "note": None, "integrity": None} if before is not None else {}
+        # `integrity` and `engine_args` cannot be typed: what is configured now holds.
+        unsaved = dict.fromkeys(("note", "integrity", "engine_args"))
+        saved = {**before.options, **unsaved} if before is not None else {}
         if before is not None and (spent := spent_limit(before)) and spent in saved:
             saved[spent] = max(saved[spent], configured[spent] or cls._field_defaults[spent])
         chosen: dict[str, Any] = {}

@@ -187,7 +187,8 @@ class _Job:
     def _untrusted(self) -> str:
         """In words, what the engine would execute of the tree, launched now, that nobody trusts (rule 9.1)."""
         try:
-            items = would_run(self.workspace, None, [self.engine], known=self.engines)
+            known, own = self.engines, self.options.engine_args
+            items = would_run(self.workspace, None, [self.engine], known=known, arguments=own)
             found = Trust(self.workspace).untrusted(items)
         except RequirementsError as error:
             return error.problem
@@ -264,7 +265,8 @@ class _Job:
         )  # fmt: skip
         with writing(self.run_dir / "prompt.md"):
             (self.run_dir / "prompt.md").write_text(prompt, encoding="utf-8")
-        options: Mapping[str, Any] = {"autonomy": self.options.autonomy, "network": self.options.network}
+        told = ("autonomy", "network", "engine_args")  # these by engine: another may take over
+        options = {name: getattr(self.options, name) for name in told}
         resumed = self.run.session_id is not None and capabilities.resume
         model = self.options.model or (
             continuing.session_model(self.workspace, self.run) if resumed else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from codeframe.core.admission import Plan
 from codeframe.core.durations import format_duration
 from codeframe.core.workspace import Workspace
@@ -17,6 +19,7 @@ def preview(workspace: Workspace, planned: Plan) -> str:
         f"task      {planned.task.id[:8]} {planned.task.title}",
         f"engine    {planned.engine} ({planned.engine_why})"
         + (f", model {options.model}" if options.model else ""),
+        *(f"arguments {shlex.join(words)} ({name})" for name, words in options.engine_args.items()),
         f"limits    {format_duration(options.timeout_s)} in all, "
         f"{format_duration(options.stall_timeout_s)} of silence, {corrections}",
         *(f"gate      {line}" for line in gates or ("none found: the result would be unverified",)),

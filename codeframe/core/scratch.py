@@ -66,9 +66,11 @@ def in_use(folder: Path) -> bool:
     return _GIT not in info or may_live(info) or may_live(info[_GIT])
 
 
-def orphans(home: Path) -> Iterator[dict[str, Any]]:
-    """What the folders in use say whose own process is gone: `info`, and under "git" who works there, if known."""
-    for folder in home.glob(f"{SCRATCH}*"):
+def orphans(homes: Path) -> Iterator[dict[str, Any]]:
+    """What the folders in use say whose own process is gone: `info`, and under "git" who works there, if known.
+
+    `homes` holds the homes of all workspaces: one working tree may belong to several."""
+    for folder in homes.glob(f"*/{SCRATCH}*"):
         info = read_info(folder / "lease")
         if info and not may_live(info) and in_use(folder):
             yield info

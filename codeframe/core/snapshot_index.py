@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
+import json
 import os
 import shlex
 import shutil
@@ -18,13 +20,31 @@ from codeframe.core.git import Completed, Git, GitError, GitStuck, Repo
 from codeframe.core.git_watch import HURRIED_S, blocking_file, hurried
 from codeframe.core.later import later
 from codeframe.core.permissions import Look
-from codeframe.core.raw_git import CONVERTING, GITLINK, Entry, Ignored, RawGit, nul, records, rows
+from codeframe.core.raw_git import (
+    ABSENT,
+    CONVERTING,
+    GITLINK,
+    SKIPPED,
+    Entry,
+    Ignored,
+    RawGit,
+    nul,
+    records,
+    rows,
+)
 from codeframe.core.safe_read import open_regular, read_regular
 from codeframe.core.snapshot_scan import LeftOut, Scan, UserIndex
+from codeframe.core.whole_file import write_whole
 
 LOCK_WAIT_S = 60.0  # for another snapshot of the tree to be finished
 _LOOK_AFTER_S = 2.0  # then it is asked whether that will ever be
 _MAX_CONFIG_BYTES = 10_000_000
+_MAX_MARKS_BYTES = 1_000_000_000
+# The id of a file without content; of both kinds of repository.
+_EMPTY = (
+    "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391",
+    "473a0f4c3be8a93681a267e3b1e9a7dcda1185436fe141f7749120a303721813",
+)
 
 
 class SnapshotIndex:
@@ -44,15 +64,25 @@ class SnapshotIndex:
         self._looked = cache_dir / "permissions"
         self._user: UserIndex | None = None
         self._rules: Ignored | None = None
+        self._marked = cache_dir / "marks"
+        self._base_marks: dict[str, str] | None = None
         self.permissions: dict[str, Any] = {}  # of what `working_tree` stored last
+        self.marks: dict[str, list[str]] = {}  # path -> [at `base`, then], where that differs
         self._user_seen: tuple[object, object] = (None, None)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the tree's snapshot lock. git children inherit it: it outlives a killed parent as they do.
 
-        Raises CodeFrameError naming who holds it when it does not become free.
+        Raises CodeFrameError naming who holds it when it does not become free, and when the repository is gone:
+        a folder of ours made in its place would look like the rest of it.
         """
+        if not (self._repo.common_dir / "objects").is_dir():
+            raise CodeFrameError(
+                f"The git repository {self._repo.common_dir} was taken away or replaced while it was in use.",
+                f"Bring it back from where it is now, or from a copy; then type: cf -C "
+                f"{shlex.quote(str(self._repo.toplevel))} doctor",
+            )
         self._cache.mkdir(parents=True, exist_ok=True)
         fd = os.open(self._cache / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -114,7 +144,7 @@ class SnapshotIndex:
             # Only here is the other half found.
             self._on_copy("update-index", "--no-split-index", env=self._git.unfiltered())
         entries: dict[str, Entry] = {}
-        links, skipped, assumed, conflicts = set(), set(), set(), set()
+        links, skipped, assumed, conflicts, empty = set(), set(), set(), set(), set()
         for record in records(self._on_copy("ls-files", "-z", "-s", "-v").stdout):
             meta, path = record.split("\t", 1)
             tag, mode, oid, stage = meta.split(" ")
@@ -127,14 +157,49 @@ class SnapshotIndex:
                 skipped.add(path)
             if tag.islower():
                 assumed.add(path)
+            if oid in _EMPTY and self._holds_something(path):
+                empty.add(path)
         # Raw, as writing an index may run the repository's filters. Objects that are missing here, in a
         # partial clone, are the person's own affair.
         raw = self._raw.on(index=self._copy)
         raw.put({path: entries[path].removal() for path in conflicts})
         tree = raw.run("write-tree", "--missing-ok").stdout.decode().strip()
-        return UserIndex(
-            tree, entries, frozenset(links), frozenset(skipped), frozenset(assumed), frozenset(conflicts)
-        )
+        if empty:  # or `git add -N`, which no tree holds
+            empty -= set(records(raw.run("ls-tree", "-r", "-z", "--name-only", tree).stdout)) | conflicts
+        return UserIndex(tree, entries, *map(frozenset, (links, skipped, assumed, conflicts, empty)))
+
+    def _holds_something(self, path: str) -> bool:
+        try:
+            return os.lstat(self._repo.toplevel / path).st_size > 0
+        except OSError:
+            return False
+
+    def _look_at_marks(self, user: UserIndex, fresh: bool) -> set[str]:
+        """Set `marks`; returns the paths a sparse checkout keeps off the disk: those that were off it at `base`.
+
+        What is marked so and removed later is a deletion all the same.
+        """
+        now = user.marks()
+        if self._base_marks is None:
+            with contextlib.suppress(OSError, ValueError):
+                self._base_marks = json.loads(read_regular(self._marked, _MAX_MARKS_BYTES))
+        if fresh or self._base_marks is None:
+            there = {path: marks + self._absent(path) * (SKIPPED in marks) for path, marks in now.items()}
+            if there != self._base_marks:
+                write_whole(self._marked, json.dumps(there))
+            self._base_marks = there
+        base = self._base_marks
+        sparse = {path for path, marks in base.items() if ABSENT in marks}
+        for path in sparse:
+            now[path] = now.get(path, "") + self._absent(path)
+        paths = sorted({*base, *now})
+        self.marks = {
+            p: [base.get(p, ""), now.get(p, "")] for p in paths if base.get(p, "") != now.get(p, "")
+        }
+        return sparse
+
+    def _absent(self, path: str) -> str:
+        return "" if os.path.lexists(self._repo.toplevel / path) else ABSENT
 
     def working_tree(self, user: UserIndex, fresh: bool) -> tuple[str, tuple[LeftOut, ...]]:
         """Store what is on disk; return the tree's id and what was left out.
@@ -216,7 +281,7 @@ class SnapshotIndex:
         return frozenset(path for path, _, value in rows(said, 3) if value not in ("unspecified", "unset"))
 
     def _store(self, user: UserIndex, fresh: bool) -> tuple[str, tuple[LeftOut, ...]]:
-        scan = Scan(self._raw, user, self._limit)
+        scan = Scan(self._raw, user, self._look_at_marks(user, fresh), self._limit)
         scan.plan(fresh)
         look = Look(self._repo.toplevel, self._looked)
         permissions = later(lambda: look.facts(scan.covered(), scan.files))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from codeframe.core.later import later
 from codeframe.core.nested_state import nested_head, nested_state
-from codeframe.core.raw_git import GITLINK, Entry, RawGit, nul, records, rows
+from codeframe.core.raw_git import ASSUMED, GITLINK, INTENDED, SKIPPED, Entry, RawGit, nul, records, rows
 from codeframe.core.secret_files import looks_secret
 
 NESTED = "nested repository"  # begins the reason why one is left out
@@ -34,7 +34,7 @@ class LeftOut:
 
 class UserIndex(NamedTuple):
     """The person's index: the tree of what is staged, the entries, and which of them are submodules,
-    skip-worktree, assume-unchanged or in conflict (those are not in the tree)."""
+    skip-worktree, assume-unchanged, in conflict, or intended to be added (the last two are not in the tree)."""
 
     tree: str
     entries: Mapping[str, Entry]
@@ -42,6 +42,15 @@ class UserIndex(NamedTuple):
     skipped: frozenset[str]
     assumed: frozenset[str]
     conflicts: frozenset[str]
+    intended: frozenset[str]
+
+    def marks(self) -> dict[str, str]:
+        """Path -> the letters SKIPPED, ASSUMED, INTENDED of what git is told about it; only where it is told any."""
+        found: dict[str, str] = {}
+        for letter, paths in ((SKIPPED, self.skipped), (ASSUMED, self.assumed), (INTENDED, self.intended)):
+            for path in paths:
+                found[path] = found.get(path, "") + letter
+        return found
 
 
 def in_real_folders(top: Path, path: str) -> bool:
@@ -59,14 +68,16 @@ def in_real_folders(top: Path, path: str) -> bool:
 
 class Scan:
     """After `plan()`: `entries` go into the index as they are, `files` are to be read from disk, and
-    `left_out` maps what will not be stored to the reason and a mark of its state."""
+    `left_out` maps what will not be stored to the reason and a mark of its state. `sparse` are the paths that a
+    sparse checkout of the person's keeps off the disk."""
 
-    def __init__(self, raw: RawGit, user: UserIndex, large_file_bytes: int) -> None:
+    def __init__(self, raw: RawGit, user: UserIndex, sparse: Collection[str], large_file_bytes: int) -> None:
         self.entries: dict[str, Entry] = {}
         self.files: list[str] = []
         self.left_out: dict[str, LeftOut] = {}
         self._raw = raw
         self._user = user
+        self._sparse = sparse
         self._limit = large_file_bytes
         self._mine: dict[str, str] = {}  # as listed: of few of the many an Entry is wanted
         self._links: set[str] = set()  # those that are nested repositories
@@ -110,7 +121,7 @@ class Scan:
                 continue
             if not meta.endswith(" D"):
                 self._consider(path)
-            elif path not in self._user.skipped:
+            elif path not in self._sparse:
                 self._drop(path)
         links = {*self._user.links, *self._links}
         for path in self._untracked:
@@ -200,10 +211,13 @@ class Scan:
 
     def _keep_sparse(self) -> None:
         """What a sparse checkout keeps off the disk is as the person's index says."""
-        for path in self._user.skipped:
-            entry = self._user.entries[path]
+        for path in self._sparse:
+            entry = self._user.entries.get(path)
             if self._entry(path) != entry and not os.path.lexists(self._raw.tree / path):
-                self.entries[path] = entry
+                if entry:
+                    self.entries[path] = entry
+                else:
+                    self._drop(path)
 
     # Nested repositories and submodules
 
@@ -216,7 +230,7 @@ class Scan:
         wanted: Entry | None = None
         if self._has_repository(path):
             wanted = self._nested_head(path)
-        elif path in self._user.links and (path in self._user.skipped or (self._raw.tree / path).is_dir()):
+        elif path in self._user.links and (path in self._sparse or (self._raw.tree / path).is_dir()):
             wanted = self._user.entries[path]
         if wanted is None:
             self._drop(path)

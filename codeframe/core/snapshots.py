@@ -24,7 +24,7 @@ from codeframe.core.snapshot_index import SnapshotIndex
 from codeframe.core.snapshot_scan import NESTED, LeftOut
 from codeframe.core.uncertain import Watch
 
-__all__ = ["LARGE_FILE_BYTES", "FileChange", "LeftOut", "Snapshot", "Snapshots", "in_short"]
+__all__ = ["LARGE_FILE_BYTES", "FileChange", "LeftOut", "Snapshot", "Snapshots", "changed_marks", "in_short"]
 
 LARGE_FILE_BYTES = 50_000_000  # untracked files above it are listed, not stored
 FILES_IN_EVIDENCE = 200
@@ -55,7 +55,8 @@ class Snapshot(NamedTuple):
     detached; `head` is None before the first commit; `index_tree` is the tree of what was staged;
     `unfinished` says in words which merge or the like was under way ("" for none); `uncertain` are the
     changes since the call began that may be a person's; `permissions` are facts for `Snapshots.permissions`,
-    None in snapshots of earlier versions."""
+    None in snapshots of earlier versions; `marks` maps paths to [at `base`, then] what git was told of them,
+    where that differs (see `UserIndex.marks`)."""
 
     commit: str
     tree: str
@@ -68,6 +69,19 @@ class Snapshot(NamedTuple):
     unfinished: str = ""
     uncertain: tuple[str, ...] = ()
     permissions: dict[str, Any] | None = None
+    marks: dict[str, list[str]] | None = None
+
+
+def changed_marks(start: Snapshot, end: Snapshot) -> dict[str, tuple[str, str]]:
+    """Path -> (at `start`, at `end`) what git was told of it, where that differs. Both are of one run."""
+    first, last = start.marks or {}, end.marks or {}
+    found = {}
+    for path in first.keys() | last.keys():
+        base = (first.get(path) or last[path])[0]
+        was, now = (marks[path][1] if path in marks else base for marks in (first, last))
+        if was != now:
+            found[path] = was, now
+    return found
 
 
 @dataclass(frozen=True)
@@ -142,15 +156,15 @@ class Snapshots:
                     raise unfinished
             staged = later(lambda: self._staged_commit(user.tree, *position()[:2]))
             tree, left_out = self._index.working_tree(user, fresh=label == "base")
-            permissions = self._index.permissions
+            permissions, marks = self._index.permissions, self._index.marks
             doubtful = self._uncertain(*watched, user.tree, tree, permissions) if watched else []
             head, branch, number = position()
             words = f"{unfinished.problem} {unfinished.hint}" if unfinished else ""
             if unless is not None:
-                same = (tree, user.tree, head, branch, tuple(left_out), words, permissions)
+                same = (tree, user.tree, head, branch, tuple(left_out), words, permissions, marks)
                 if same == (
                     unless.tree, unless.index_tree, unless.head, unless.branch, unless.left_out,
-                    unless.unfinished, unless.permissions,
+                    unless.unfinished, unless.permissions, unless.marks or {},
                 ):  # fmt: skip
                     staged()
                     return unless
@@ -164,6 +178,7 @@ class Snapshots:
                 "unfinished": words,
                 "uncertain": doubtful,
                 "permissions": permissions,
+                "marks": marks,
             }
             return self._keep(task_id, tree, facts, staged())
 

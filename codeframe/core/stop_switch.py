@@ -50,7 +50,8 @@ class StopSwitch:
         def handler(signum: int, frame: FrameType | None) -> None:
             self.throw(signal.Signals(signum).name, signum)
 
-        before = {s: signal.signal(s, handler) for s in SIGNALS}
+        hung_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN  # under nohup it stays ignored
+        before = {s: signal.signal(s, handler) for s in SIGNALS if hung_up or s != signal.SIGHUP}
         try:
             yield
         finally:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,9 +19,11 @@ from codeframe.core.head_state import RUN_TRAILER
 from codeframe.core.leftovers import snapshots_of
 from codeframe.core.models import Run, Task, TaskStatus
 from codeframe.core.person_index import Step, collisions, intend_to_add, put_entries, staged_entries
+from codeframe.core.process_sweep import MARKER, end_marked
 from codeframe.core.raw_git import Entry
 from codeframe.core.run_lock import tree_reserved
-from codeframe.core.scratch import Scratch, orphans
+from codeframe.core.scratch import Scratch
+from codeframe.core.stop_switch import StopSwitch
 from codeframe.core.task_work import (
     CREATE,
     Overlap,
@@ -34,17 +37,33 @@ from codeframe.core.uncommitted import uncommitted
 from codeframe.core.workspace import Workspace
 
 _IDENTITIES = ("GIT_AUTHOR_", "GIT_COMMITTER_")
+_LOOK_S = 0.1  # how late a signal may be noticed
+_POLITE_S = 5.0  # what git and its hooks have to end by themselves
 
 
 class Committed(NamedTuple):
     """`commit` is the full id, `paths` what it changed, `subject` its first line, `left_out` what else the task
-    changed and HEAD does not hold, each with why. `named` says that it carries our trailers."""
+    changed and HEAD does not hold, each with why. `named` says that it carries our trailers. `signum` is the signal
+    that ended the hooks which run after the commit, 0 for none."""
 
     commit: str
     paths: tuple[str, ...]
     subject: str
     left_out: Mapping[str, str]
     named: bool
+    signum: int = 0
+
+
+class CommitStopped(CodeFrameError):
+    """A signal ended git and its hooks, and nothing is committed."""
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(
+            "Stopped; git and its hooks were ended, and nothing was committed.",
+            "What is staged and HEAD are as they were. What a hook wrote shows: git status",
+            128 + signum,
+        )
+        self.signum = signum
 
 
 class NothingToCommit(CodeFrameError):
@@ -67,7 +86,6 @@ def commit_task(
             f"Type: cf work show {task.id[:8]}",
         )
     with tree_reserved(workspace, f"commit of task {task.id[:8]}"):
-        _refuse_beside_orphan(workspace)
         work = TaskWork(workspace, task, named, filters=True)
         if busy := snapshots_of(workspace).operation():
             raise busy
@@ -152,22 +170,29 @@ def _commit(
     staged = {path: everything.get(path) for path in wanted}
     then = {path: work.also_staged(path, staged[path], *pair) for path, pair in wanted.items()}
     new = {path for path, entry in then.items() if entry is not None} - everything.keys()
-    if in_the_way := collisions(everything, new):
+    removed = {
+        path for path, entry in then.items() if entry is None
+    }  # a file may become a folder of its name
+    if in_the_way := collisions(everything.keys() - removed, new):
         raise work.overlap(min(in_the_way))
+    signum = 0
     with index_of_head(work) as (index, own):
         put_entries(git, wanted, index)
         put_entries(git, {path: (staged[path], new) for path, new in then.items()})
         try:
             _git_commit(git, index, own, message)
         except BaseException as error:
-            if _made(work, run, index) is None:  # else it is done, and what is staged is as it should be
+            made = _made(work, run, index)
+            if made is None:  # else it is done, and what is staged is as it should be
                 _put_back(work, staged, then)
+            signum = error.signum if made and isinstance(error, CommitStopped) else 0
             if isinstance(error, GitError) and _head(git) != work.head.commit:
                 raise GitError(
                     "HEAD moved while the commit was made, and git refused it.",
                     "See what is there: git log -3",
                 ) from error
-            raise
+            if not signum:
+                raise
         made = _made(work, run, index)
     if made is None:
         raise CodeFrameError("git made no commit of it; a hook may have changed it.", "Type: git log -3")
@@ -197,7 +222,7 @@ def _commit(
             else "If that is what a hook is to do, commit by hand: git commit",
         )
     _follow_hooks(work, wanted, then, changed)
-    return Committed(commit, tuple(sorted(changed)), message.split("\n", 1)[0], left_out, named)
+    return Committed(commit, tuple(sorted(changed)), message.split("\n", 1)[0], left_out, named, signum)
 
 
 def _head(git: Git) -> str | None:
@@ -235,46 +260,51 @@ def _taken_back(git: Git, commit: str, parent: str | None) -> bool:
     return git.run("update-ref", *how, check=False).exit_code == 0
 
 
-def _refuse_beside_orphan(workspace: Workspace) -> None:
-    """We hold the tree: a commit that is made in it now is of a `cf` that was killed."""
-    for info in orphans(workspace.state_dir):
-        if info.get("tree") == str(workspace.repo.toplevel):
-            pid = info.get("git", {}).get("pid")
-            raise CodeFrameError(
-                "The git of a commit is still at work, in a hook or waiting for you; what started it was killed.",
-                "Wait for it, then look: git log -1" + (f"; or end it: kill {pid}" if pid else ""),
-            )
-
-
 def _git_commit(git: Git, index: Path, own: Scratch, message: str) -> None:
     """`git commit` as the person would type it: hooks, signing and templates are theirs."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     env |= {name: value for name, value in os.environ.items() if name.startswith(_IDENTITIES)}
-    env |= {"GIT_INDEX_FILE": str(index), "GIT_EDITOR": "true"}
+    marker = f"{own.folder.name}/commit"
+    env |= {"GIT_INDEX_FILE": str(index), "GIT_EDITOR": "true", MARKER: marker}
     file = own.folder / "message"
     file.write_text(message, encoding="utf-8", errors="surrogateescape")
-    with subprocess.Popen(
-        ["git", "commit", "-q", "-F", str(file)],
-        cwd=git.tree,
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        pass_fds=(own.lease.fd,),  # it uses the folder, whatever becomes of us
-    ) as process:
+    stop = StopSwitch()
+    # In our own session and process group: a passphrase is asked for on the terminal.
+    with (
+        stop.on_signals(),
+        subprocess.Popen(
+            ["git", "commit", "-q", "-F", str(file)],
+            cwd=git.tree,
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=(own.lease.fd,),  # it uses the folder, whatever becomes of us
+        ) as process,
+    ):
         try:
             own.works_for_us(process.pid)
-            output = process.communicate()[0]
-        except BaseException:
-            process.kill()
-            raise
+            output = _heard(process, stop)
+        finally:
+            if stop.signal or process.poll() is None:
+                end_marked(marker, grace_s=_POLITE_S)
+    if stop.signal:
+        raise CommitStopped(stop.signal)
     if process.returncode:
         said = output.decode("utf-8", "replace").strip()
         if "Please tell me who you are" in said:
             raise _nobody()
         raise GitError(
-            f"git refused the commit: {said or 'it said nothing'}",
+            f"git refused the commit: {said or 'it said nothing.'}",
             "Mend that, or commit by hand; what is staged and HEAD are as they were.",
         )
+
+
+def _heard(process: subprocess.Popen[bytes], stop: StopSwitch) -> bytes:
+    """What git and its hooks print, to their end; as far as anybody waits for it once `stop` is thrown."""
+    while not stop.event.is_set():
+        with suppress(subprocess.TimeoutExpired):
+            return process.communicate(timeout=_LOOK_S)[0]
+    return b""
 
 
 def _follow_hooks(

@@ -15,6 +15,7 @@ from codeframe.core.lease import Lease
 from codeframe.core.process_sweep import MARKER
 from codeframe.core.safe_read import read_regular
 from codeframe.core.shown import shown
+from codeframe.core.state_home import state_home
 from codeframe.core.whole_file import write_whole
 from codeframe.core.workspace import Workspace
 
@@ -80,7 +81,7 @@ class Trust:
 
         where = os.path.realpath(self._workspace.repo.common_dir)
         key = hashlib.sha256(os.fsencode(where) + b"\0" + self._workspace.id.encode()).hexdigest()[:24]
-        return _state_home(self._environ) / "codeframe" / "trust" / f"{key}.json"
+        return state_home(self._environ) / "trust" / f"{key}.json"
 
     def untrusted(self, items: Iterable[Item]) -> Untrusted | None:
         """What of `items` was not accepted as it is now; None when there is nothing of that kind."""
@@ -185,25 +186,6 @@ class Trust:
                 "What is trusted is being written down by another process.", "Try again: cf trust"
             )
         return lock
-
-
-def _state_home(environ: Mapping[str, str]) -> Path:
-    """By the XDG base directory specification, where a relative path counts as unset."""
-    if os.path.isabs(state := environ.get("XDG_STATE_HOME", "")):
-        return Path(state)
-    home = environ.get("HOME", "")
-    if not os.path.isabs(home):
-        import pwd
-
-        try:
-            home = pwd.getpwuid(os.geteuid()).pw_dir
-        except KeyError:
-            home = ""
-    if not os.path.isabs(home):
-        raise CodeFrameError(
-            "There is no home folder to keep in what is trusted.", "Name one: export HOME=/path/to/yours"
-        )
-    return Path(home) / ".local" / "state"
 
 
 def _not_kept(path: Path, error: OSError) -> CodeFrameError:

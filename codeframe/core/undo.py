@@ -10,20 +10,22 @@ import hashlib
 import os
 import shlex
 import stat
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import count, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 from codeframe.core.errors import UsageError
 from codeframe.core.git import BlobReader
+from codeframe.core.git_locks import index_locked
 from codeframe.core.permissions import changed_bits
-from codeframe.core.person_index import collisions, put_entries, staged_entries
-from codeframe.core.raw_git import GITLINK, Entry, nul, records
+from codeframe.core.person_index import collisions, put_entries, put_marks, staged_entries
+from codeframe.core.raw_git import ABSENT, GITLINK, Entry, nul, records
 from codeframe.core.replacing import Replacing
 from codeframe.core.safe_read import open_regular
-from codeframe.core.snapshot_scan import in_real_folders
-from codeframe.core.snapshots import FileChange, Snapshot, Snapshots
+from codeframe.core.snapshot_scan import NESTED, in_real_folders
+from codeframe.core.snapshots import FileChange, LeftOut, Snapshot, Snapshots, changed_marks
 from codeframe.core.undo_folders import Folders
 
 SYMLINK = "120000"
@@ -56,7 +58,7 @@ def undo(
     stays. `only` are files and folders, relative to the top, to which the undo is limited. What may be a
     person's (see `Snapshot.uncertain`) stays unless it is itself among these, not just below one. Raises
     UsageError when one of these was not changed, CodeFrameError when no snapshot can be taken (say, during
-    a merge); nothing has changed then.
+    a merge) or another git holds the index; nothing has changed then.
     """
     works = [_Span(snapshots, start, end, only) for start, end in reversed(spans)]
     touched = {path for work in works for path in work.touched()}
@@ -66,12 +68,19 @@ def undo(
                 f"{name or '.'} is not among what the task changed.",
                 f"See what is: cf work diff {task_id[:8]} --stat",
             )
+    # Before anything is touched: met at the end, the tree would be restored and what was staged not.
+    if any(work.stages() for work in works) and (refusal := index_locked(snapshots.repo)):
+        raise refusal
     sweep(snapshots)
     safety = snapshots.take(task_id, "undo")
     restored: set[str] = set()
     kept: dict[str, str] = {}
+    uncovered: dict[str, LeftOut] = {}  # as the newest span left it
+    there = {each.path: each for each in safety.left_out}
     for work in works:
-        work.run(restored, kept)
+        work.run(restored, kept, uncovered, there)
+    for path in uncovered.keys() - restored - kept.keys():
+        kept[path] = f"{NOT_COVERED}: {uncovered[path].reason}"
     note = _note(spans, safety) if spans and not only else ""
     restored -= kept.keys()  # a later span given back, an earlier one not
     return UndoResult(tuple(sorted(restored)), tuple(sorted(kept.items())), safety, note)
@@ -92,9 +101,18 @@ class _Span:
         self._git = snapshots.git
         self._top = snapshots.repo.toplevel
         self._sha256 = len(start.commit) == 64
-        self._changes = snapshots.changes(start.commit, end.commit)
+        self._marks = changed_marks(start, end)
+        # What a sparse checkout keeps off the disk is in the snapshot all the same.
+        self._changes = [
+            replace(change, before=None) if ABSENT in self._marks.get(change.path, ("",))[0] else change
+            for change in snapshots.changes(start.commit, end.commit)
+        ]
         self._staged = snapshots.compare(start.index_tree, end.index_tree)
-        self._left_out = {each.path: each.reason for each in (*start.left_out, *end.left_out)}
+        self._left_out = {each.path: each for each in (*start.left_out, *end.left_out)}
+        stored = {change.path for change in self._changes if change.before and change.before.mode != GITLINK}
+        self._outgrown = {
+            each.path for each in end.left_out if each.path in stored and not each.reason.startswith(NESTED)
+        }
         before, after = snapshots.permissions(start), snapshots.permissions(end)
         self._bits = changed_bits(before, after) if before and after else set[str]()
         self._before = before.files if before else {}
@@ -107,12 +125,28 @@ class _Span:
     def touched(self) -> set[str]:
         """Every path with a difference between start and end, and those that no snapshot covers."""
         paths = {change.path for change in self._changes} | {path for path, _, _ in self._staged}
-        return paths | self._bits | self._left_out.keys() | self._gone
+        return paths | self._marks.keys() | self._bits | self._left_out.keys() | self._gone
 
-    def run(self, restored: set[str], kept: dict[str, str]) -> None:
+    def stages(self) -> bool:
+        """Whether something of the index is to be put back."""
+        return any(map(self._wanted, {*self._marks, *(path for path, _, _ in self._staged)}))
+
+    def run(
+        self,
+        restored: set[str],
+        kept: dict[str, str],
+        uncovered: dict[str, LeftOut],
+        there: Mapping[str, LeftOut],
+    ) -> None:
         """Ignore rules first, as they tell which new files are not the run's; then removals, to make room."""
         self.restored, self.kept = restored, kept
-        changes = [change for change in self._changes if self._wanted(change.path)]
+        self._uncovered, self._there = uncovered, there
+        for path, left in self._left_out.items():
+            if self._wanted(path):
+                uncovered.setdefault(path, left)
+        # What neither of the snapshots holds cannot be restored.
+        held = [change for change in self._changes if change.before or change.after]
+        changes = [change for change in held if self._wanted(change.path)]
         bits = {path for path in self._bits - self._doubtful if self._wanted(path)}
         self._folders.open([change.path for change in changes], bits)
         with self._git.blobs() as blobs:
@@ -128,13 +162,15 @@ class _Span:
         for path in self._doubtful - {change.path for change in changes}:
             if self._wanted(path):
                 self.kept.setdefault(path or "./", UNCERTAIN)
-        for path, reason in self._left_out.items():
-            if self._wanted(path):
-                self.kept[path] = f"{NOT_COVERED}: {reason}"
         # Of a nested repository what was staged comes back all the same: with that, git can bring back the rest.
         as_left = {path for path, why in self.kept.items() if not why.startswith(REPOSITORY)}
+        as_left |= self._left_out.keys() - self.restored
         staged = [each for each in self._staged if self._wanted(each[0]) and each[0] not in as_left]
         _restore_index(self._snapshots, staged)
+        marks = {
+            path: marks for path, marks in self._marks.items() if self._wanted(path) and path not in as_left
+        }
+        put_marks(self._git, {path: (now, was) for path, (was, now) in marks.items()})
 
     def _wanted(self, path: str) -> bool:
         return not self._only or any(_covers(name, path) for name in self._only)
@@ -143,7 +179,9 @@ class _Span:
         for change in sorted(changes, key=lambda each: each.before is not None):
             now = self._look(change.path)
             if now == change.before or change.path in self.kept:
-                continue  # an earlier undo was here
+                if now is None and change.after and change.path not in self.kept:
+                    self._folders.prune((self._top / change.path).parent)
+                continue  # an earlier undo was here, and may have been killed
             if GITLINK in {entry.mode for entry in (change.before, change.after) if entry}:
                 how = f"git submodule update --init -- {shlex.quote(f':/{change.path}')}"
                 self.kept[change.path] = (
@@ -151,6 +189,8 @@ class _Span:
                 )
             elif change.path in self._doubtful:
                 self.kept[change.path] = UNCERTAIN
+            elif change.path in self._outgrown:
+                self._restore_outgrown(change, blobs)
             elif isinstance(now, str):
                 self.kept[change.path] = now
             elif now != change.after:
@@ -159,6 +199,33 @@ class _Span:
                 self.kept[change.path] = why
             else:
                 self.restored.add(change.path)
+
+    def _restore_outgrown(self, change: FileChange, blobs: BlobReader) -> None:
+        """A file of which `start` has the content and `end` only that it was there, as it had grown too large or
+        was none any more: what is there now is in no snapshot, and stays beside it."""
+        place, left = self._top / change.path, self._uncovered[change.path]
+        now = self._there.get(change.path)  # which lists no FIFO or socket that no index holds
+        same = not now.differs(left) if now else self._look(change.path) in (None, left.reason)
+        if not same or not change.before:
+            how = f"git show {self._start.ref}:{shlex.quote(change.path)}"
+            self.kept[change.path] = f"changed after the run; to see how it was before the run type: {how}"
+            return
+        beside = None
+        try:
+            if place.is_file() and not place.is_symlink():  # else there is nothing in it
+                beside = _free_name(place)
+                place.rename(beside)
+        except OSError as error:
+            self.kept[change.path] = f"cannot be renamed ({error.strerror})"
+            return
+        if why := self._put(change.path, change.before, blobs):
+            self.kept[change.path] = why
+        else:
+            self.restored.add(change.path)
+        if beside:
+            self.kept[str(beside.relative_to(self._top))] = (
+                f"{NOT_COVERED}: what the run left at {change.path}"
+            )
 
     def _restore_bits(self, paths: Iterable[str]) -> None:
         """Permissions that the run changed and nobody since; a person's later ones stay without a word."""
@@ -265,6 +332,12 @@ def _write(new: Path, entry: Entry, bits: int | None, blobs: BlobReader) -> None
         target = new.read_bytes()
         new.unlink()
         os.symlink(target, os.fsencode(new))
+
+
+def _free_name(place: Path) -> Path:
+    """A name beside it that nothing has."""
+    names = (place.with_name(f"{place.name}.after-run{n or ''}") for n in count())
+    return next(name for name in names if not os.path.lexists(name))
 
 
 def _replacing(snapshots: Snapshots) -> Replacing:

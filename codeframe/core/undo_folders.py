@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from codeframe.core.permissions import Permissions, folders_of
+from codeframe.core.snapshot_scan import in_real_folders
 
 _OPEN = 0o700
 _NOTHING = Permissions({}, {}, frozenset())
@@ -69,11 +70,15 @@ class Folders:
     def prune(self, folder: Path) -> None:
         """Remove it and those above that are empty now and were not there before the run."""
         while folder != self._top:
-            if str(folder.relative_to(self._top)) in self._before.folders:
+            path = str(folder.relative_to(self._top))
+            if path in self._before.folders:
                 return
-            try:
-                folder.rmdir()
-            except OSError:
+            if in_real_folders(self._top, f"{path}/."):
+                try:
+                    folder.rmdir()
+                except OSError:
+                    return
+            elif os.path.lexists(folder):
                 return
             folder = folder.parent
 

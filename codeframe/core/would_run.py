@@ -33,19 +33,33 @@ def would_run(
     *,
     known: type[EngineRegistry] = EngineRegistry,
     full: bool = False,
+    arguments: Mapping[str, Sequence[str]] = {},
 ) -> list[Item]:
-    """The items of a run with these gates and engines; `full`: its autonomy is that by a file of the tree.
+    """The items of a run with these gates and engines; `full`: its autonomy is that by a file of the tree;
+    `arguments` are those of `engine_args`, by engine.
 
     `known` are the engines of the workspace. Runs nothing. Raises RequirementsError for a file that cannot be
     looked at.
     """
     engines = list(engines)
     items = gate_items(workspace, suite) if suite is not None else []
-    if full:
-        items.append(_autonomy())
-    items += _engine_items({name: known.declared[name] for name in engines if name in known.declared})
+    items += configured_items(engines, known, arguments, full=full)
     paths = {path: None for name in engines for path in _project_config(known, name)}
     return items + _file_items(workspace, list(paths))
+
+
+def configured_items(
+    engines: Iterable[str],
+    known: type[EngineRegistry],
+    arguments: Mapping[str, Sequence[str]],
+    *,
+    full: bool,
+) -> list[Item]:
+    """What the configuration brings with these engines: leave to do anything, those it declares, arguments."""
+    engines = list(engines)
+    items = [_autonomy()] if full else []
+    items += _engine_items({name: known.declared[name] for name in engines if name in known.declared})
+    return items + _argument_items({name: arguments[name] for name in engines if name in arguments})
 
 
 def gate_items(workspace: Workspace, suite: GateSuite) -> list[Item]:
@@ -83,6 +97,8 @@ def trust_set_value(workspace: Workspace, key: str, config: EnvironmentConfig) -
         Trust(workspace).accept(gate_items(workspace, suite))
     elif key == "engines":
         Trust(workspace).accept(_engine_items(config.declared_engines()))
+    elif key == "engine_args":
+        Trust(workspace).accept(_argument_items(config.engine_args or {}))
     elif key == "autonomy" and config.autonomy == _FULL:
         Trust(workspace).accept([_autonomy()])
 
@@ -96,7 +112,14 @@ def all_that_would_run(workspace: Workspace, config: EnvironmentConfig, suite: G
         for name in known.available()
         if known.origin(name) != PRESET or all(known.check_requirements(name, quick=True).values())
     ]
-    return would_run(workspace, suite, engines, known=known, full=config.autonomy == _FULL)
+    return would_run(
+        workspace,
+        suite,
+        engines,
+        known=known,
+        full=config.autonomy == _FULL,
+        arguments=config.engine_args or {},
+    )
 
 
 def _autonomy() -> Item:
@@ -108,6 +131,15 @@ def _engine_items(declared: Mapping[str, EngineDefinition]) -> list[Item]:
     return [
         Item(f"engine {name}", engine.shown(), _digest(json.dumps(engine.data, sort_keys=True).encode()))
         for name, engine in declared.items()
+    ]
+
+
+def _argument_items(arguments: Mapping[str, Sequence[str]]) -> list[Item]:
+    """One for each engine: an argument can name a file to execute, or take a limit away."""
+    return [
+        Item(f"arguments {name}", shlex.join(words), _digest(json.dumps(list(words)).encode()))
+        for name, words in arguments.items()
+        if words
     ]
 
 

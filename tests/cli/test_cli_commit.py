@@ -157,6 +157,29 @@ def test_deletions_modes_and_the_first_commit(tmp_path: Path) -> None:
     assert "?? README.md" in git(empty.repo, "status", "--porcelain")
 
 
+def test_a_file_that_became_a_folder_and_a_folder_that_became_a_file_are_committed(cf: Cf) -> None:
+    commit(cf.where, "both kinds", {"tool": "x\n", "pkg/f": "f\n"})
+    task = cf.add("Turn them round")
+    cf("work", "start", task)
+    (cf.where / "tool").unlink()
+    shutil.rmtree(cf.where / "pkg")
+    write(cf.where, {"tool/main": "y\n", "pkg": "z\n"})
+    cf("work", "verify", task)
+    hooks = cf.where / ".git" / "hooks"
+    hooks.mkdir(exist_ok=True)
+    (hooks / "pre-commit").write_text("#!/bin/sh\nexit 1\n")
+    (hooks / "pre-commit").chmod(0o755)
+    before = git(cf.where, "ls-files", "-s")
+    refused(cf("commit", "create", code=1), "git refused the commit")
+    for verb in ("start", "resume"):  # a `cf` that was killed before the commit leaves the same
+        assert f"cf commit create --task {task[:8]}" in cf("work", verb, task, code=1).stderr
+    assert git(cf.where, "ls-files", "-s") == before
+    (hooks / "pre-commit").unlink()
+    cf("commit", "create")
+    assert committed_in(cf.where) == ["pkg", "pkg/f", "tool", "tool/main"]
+    assert git(cf.where, "status", "--porcelain") == ""
+
+
 def test_line_ends_are_committed_as_git_would(stage: Stage) -> None:
     commit(stage.repo, "attributes", {".gitattributes": "*.txt text eol=crlf\n"})
     done(stage, sh("printf 'a\\r\\nb\\r\\n' > new.txt"))
@@ -252,7 +275,8 @@ def test_ctrl_c_while_a_hook_runs_after_the_commit_leaves_nothing_staged_the_wro
     process = start_cf("commit", "create", "--task", task.id, cwd=stage.repo, env=stage.env)
     wait_until((stage.repo.parent / "committed").exists)
     os.killpg(process.pid, signal.SIGINT)
-    process.communicate(timeout=60)
+    said = process.communicate(timeout=60)[0]
+    assert (process.returncode, "the commit is made" in str(said)) == (130, True)
     assert committed(stage) == ["README.md", "work.py"]
     left = git(stage.repo, "status", "--porcelain").splitlines()
     assert left == ["M  staged.txt", " M unstaged.txt", "?? untracked.txt"]

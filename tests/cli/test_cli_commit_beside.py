@@ -9,6 +9,7 @@ import signal
 from copy import copy
 from pathlib import Path
 
+import psutil
 import pytest
 
 from codeframe.core.scratch import in_use
@@ -90,8 +91,12 @@ def test_a_commit_whose_cf_was_killed_in_the_hook_is_waited_for_and_swept(cf: Cf
     try:
         refused(cf("commit", "create", "--task", task, code=1), "still at work", "or end it: kill ")
         refused(cf("deinit", "--force", code=1), "A commit or a patch is being made")
+        refused(cf("work", "undo", task, code=1), "still at work")
+        assert "still at work" in cf("work", "start", cf.add("Next"), code=1).stderr
         cf("patch", "export", task)  # sweeps what nobody uses
-        assert "Left half-written" not in cf("doctor").stdout
+        found = cf("doctor", code=1).stdout
+        assert "still at work" in found
+        assert "Left half-written" not in found
     finally:
         (place / "go").touch()
     process.communicate(timeout=60)
@@ -100,6 +105,25 @@ def test_a_commit_whose_cf_was_killed_in_the_hook_is_waited_for_and_swept(cf: Cf
     assert (committed_in(cf.where), git(cf.where, "status", "--porcelain")) == (["work.py"], "")
     assert "Left half-written" in cf("doctor", code=1).stdout
     cf("doctor", "--fix")
+    assert scratch_folders(cf.where) == []
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_a_hook_does_not_live_on_and_write_into_the_tree_once_the_commit_was_stopped(
+    cf: Cf, signum: signal.Signals
+) -> None:
+    task = by_hand(cf, {"work.py": "x = 1\n"})
+    before = state(cf.where)
+    hook(cf.where, "pre-commit", "sh -c 'echo $$ > ../hook; exec sleep 60'; echo late > README.md")
+    process = start_cf("commit", "create", "--task", task, cwd=cf.where)
+    pid = cf.where.parent / "hook"
+    wait_until(lambda: pid.exists() and bool(pid.read_text()))
+    os.kill(process.pid, signum)
+    said = "".join(map(str, process.communicate(timeout=60)))
+    assert (process.returncode, "nothing was committed" in said) == (128 + signum, True)
+    left = int(pid.read_text())
+    assert not psutil.pid_exists(left) or psutil.Process(left).status() == psutil.STATUS_ZOMBIE
+    assert state(cf.where) == before
     assert scratch_folders(cf.where) == []
 
 

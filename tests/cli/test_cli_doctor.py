@@ -291,6 +291,30 @@ def test_a_merge_in_progress_is_named_with_what_ends_it(cf: Cf) -> None:
     assert cf("doctor").stdout == "Nothing to mend.\n"
 
 
+@pytest.mark.parametrize("name", ["index.lock", "HEAD.lock", "packed-refs.lock", "refs/heads/main.lock"])
+def test_a_lock_that_git_left_is_named_with_what_removes_it(cf: Cf, name: str) -> None:
+    lock = cf.where / ".git" / name
+    lock.touch()
+    only = found(cf, "git lock")
+    assert f"{lock} has been there for" in only["problem"]
+    assert "no git is at work here" in only["problem"]
+    assert only["command"] == f"rm {lock}"
+    cf("doctor", "--fix", code=1)
+    assert lock.exists()  # it may be somebody's that cannot be seen
+    subprocess.run(only["command"], shell=True, check=True)
+    assert cf("doctor").stdout == "Nothing to mend.\n"
+
+
+def test_with_a_lock_a_git_that_is_at_work_is_named(cf: Cf) -> None:
+    (cf.where / ".git/index.lock").touch()
+    argv = ["git", "cat-file", "--batch"]
+    with subprocess.Popen(argv, cwd=cf.where, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        only = found(cf, "git lock")
+        assert f"at work: {process.pid} git cat-file --batch" in only["problem"]
+        assert only["command"].startswith("When that has ended: rm ")
+        process.communicate(b"")
+
+
 def test_an_entry_that_is_damaged_is_mended_by_the_command_it_names(cf: Cf) -> None:
     entry = workspace_of(cf).state_dir / "workspace.json"
     task = cf.add()

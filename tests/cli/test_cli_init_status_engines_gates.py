@@ -143,7 +143,8 @@ def test_engines_list_says_which_would_run_and_why(cf: Cf, monkeypatch: pytest.M
     listed = cf("engines", "list", "--json").json()
     assert list(listed) == ["engines", "chosen", "why", "problems"]
     assert [(e["name"], e["chosen"]) for e in listed["engines"]] == [
-        ("aider", False), ("built-in", False), ("claude-code", True), ("codex", False)
+        ("aider", False), ("built-in", False), ("claude-code", True), ("codex", False),
+        ("kilocode", False), ("opencode", False),
     ]  # fmt: skip
 
 

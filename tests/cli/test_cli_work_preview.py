@@ -148,7 +148,8 @@ def test_an_engine_that_went_away_is_named_with_who_chose_it(cf: Cf, monkeypatch
     monkeypatch.setenv("CODEFRAME_ENGINE", "claude-cod")
     refused(
         cf("work", "start", "--execute", code=5),
-        "There is no engine 'claude-cod'. There are: aider, built-in, claude-code, codex, react. "
+        "There is no engine 'claude-cod'. There are: aider, built-in, claude-code, codex, kilocode, "
+        "opencode, react. "
         "Did you mean 'claude-code'? It was chosen by CODEFRAME_ENGINE.",
     )
 

@@ -570,3 +570,20 @@ def test_keys_that_are_set_at_once_are_all_set(tmp_path: Path) -> None:
         thread.join()
     text = (tmp_path / ".codeframe" / "config.yaml").read_text()
     assert [key for key in keys if f"{key}:" not in text] == []
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_every_key_can_be_set_and_a_bad_value_is_refused_in_words(tmp_path: Path, key: str) -> None:
+    good = {
+        "engine": "codex", "model": "m", "engines": "{mine: {command: [my-agent]}}", "gates": "[]",
+        "require_gates": "true", "strict": "no", "integrity": "block", "timeout": "1h", "stall_timeout": "10m",
+        "max_corrections": "2", "stall_action": "retry", "autonomy": "full", "network": "off",
+        "fallback": "codex,built-in", "wait_for_quota": "5h", "budget": "{run: {tokens: 9}}",
+        "tech_stack": "Rust", "engine_args": "{codex: [-v]}",
+    }  # fmt: skip
+    config = set_value(tmp_path, key, good[key])
+    assert getattr(config, key) is not None
+    if key not in ("model", "tech_stack", "engine", "fallback"):  # of which each word may be a name
+        with pytest.raises(UsageError, match=key):
+            set_value(tmp_path, key, "[[")
+    assert getattr(load_environment_config(tmp_path), key) == getattr(config, key)

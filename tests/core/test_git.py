@@ -199,6 +199,7 @@ def test_what_a_partial_clone_lacks_is_not_fetched_by_programs_that_it_names(
         ("printf '[core\\n' > .git/config", "fsck"),
         ("rm -r .git; echo gitdir: /no/such/place > .git", "ls -la"),
         ("rm -r .git/objects .git/HEAD", "Bring back objects and HEAD"),
+        ("rm -r .git; mkdir -p .git/codeframe/ws", "if there is none, begin anew: git init "),
     ],
 )
 def test_a_damaged_repository_is_never_answered_with_making_a_new_one(
@@ -286,6 +287,13 @@ def test_a_failure_is_one_sentence(repo: Path) -> None:
     assert caught.value.problem == "git rev-parse failed: Needed a single revision."
     assert caught.value.git_exit == 128
     assert Git(repo).run("rev-parse", "--verify", "nonsense", check=False).exit_code == 128
+
+
+def test_objects_that_are_missing_say_what_to_type(repo: Path) -> None:
+    subprocess.run(["sh", "-c", "rm -rf .git/objects/??"], cwd=repo, check=True)
+    with pytest.raises(GitError, match="invalid object") as caught:
+        Git(repo).run("write-tree")
+    assert caught.value.hint == "Type: git fsck"
 
 
 def test_a_held_index_lock_says_what_to_type(repo: Path) -> None:

@@ -893,3 +893,15 @@ def test_a_replaced_object_is_not_what_counts(repo: Path) -> None:
     write(repo, {"a": "2"})
     end = ours.take("t", "end")
     assert "-1" in ours.diff(base.commit, end.commit)
+
+
+@pytest.mark.parametrize("ruin", ["rm -r .git", "mv .git moved; echo gitdir: moved > .git"])
+def test_a_repository_that_was_taken_away_is_said_to_be_and_no_folder_takes_its_place(
+    repo: Path, ruin: str
+) -> None:
+    ours = snapshots(repo)
+    subprocess.run(["sh", "-c", ruin], cwd=repo, check=True)
+    with pytest.raises(CodeFrameError, match="taken away or replaced while it was in use") as caught:
+        ours.take("t", "end")
+    assert "doctor" in caught.value.hint
+    assert not (repo / ".git").is_dir()

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from codeframe.core.errors import CodeFrameError
 from codeframe.core.git import discover
 from codeframe.core.snapshots import Snapshots
+from codeframe.core.staged_moves import staged_moved
 from codeframe.core.undo import undo
 from tests.kit.repos import commit, git, git_home, make_repo, repo, write
 
@@ -240,6 +241,23 @@ def test_what_the_person_staged_since_stays_staged(repo: Path) -> None:
     assert git(repo, "status", "--porcelain").splitlines() == ["M  b", "A  d"]
 
 
+def test_an_index_lock_that_an_engine_left_refuses_the_undo_before_it_touches_anything(repo: Path) -> None:
+    ours = snapshots(repo)
+    start = ours.take("t", "start")
+    write(repo, {"README.md": "changed\n"})
+    git(repo, "add", "-A")
+    end = ours.take("t", "end")
+    (repo / ".git/index.lock").touch()
+    before = files(repo), staged(repo)
+    with pytest.raises(CodeFrameError, match=r"index\.lock has been there for") as refused:
+        undo(ours, "t", [(start, end)])
+    assert f"rm {ours.repo.git_dir / 'index.lock'}" in refused.value.hint
+    assert (files(repo), staged(repo)) == before
+    (repo / ".git/index.lock").unlink()
+    assert undo(ours, "t", [(start, end)]).restored == ("README.md",)
+    assert git(repo, "status", "--porcelain") == ""
+
+
 def test_what_the_person_staged_under_an_unchanged_file_stays(repo: Path) -> None:
     ours = snapshots(repo)
     base = ours.take("t", "base")
@@ -358,18 +376,50 @@ def test_an_empty_folder_makes_room(repo: Path) -> None:
 
 
 def test_left_out_files_are_kept_and_listed(repo: Path) -> None:
-    write(repo, {".env": "TOKEN=mine", "grows": "small"})
+    write(repo, {".env": "TOKEN=mine"})
     ours = snapshots(repo)
     base = ours.take("t", "base")
-    write(repo, {".env": "TOKEN=engine", "grows": b"x" * 2000, "new.bin": b"x" * 2000})
+    write(repo, {".env": "TOKEN=engine", "new.bin": b"x" * 2000})
     result = undo(ours, "t", [(base, ours.take("t", "end"))])
     assert result.restored == ()
     assert result.kept == (
         (".env", "not covered by snapshots: looks like a secret"),
-        ("grows", "not covered by snapshots: larger than 0.001 MB"),
         ("new.bin", "not covered by snapshots: larger than 0.001 MB"),
     )
     assert (repo / "new.bin").exists()
+
+
+def test_a_small_file_that_an_engine_made_too_large_or_a_fifo_comes_back(repo: Path) -> None:
+    write(repo, {"grows": "mine", "pipe": "mine", "later": "mine"})
+    ours = snapshots(repo)
+    base = ours.take("t", "base")
+    (repo / "pipe").unlink()
+    os.mkfifo(repo / "pipe")
+    write(repo, {"grows": b"x" * 2000, "later": b"x" * 2000})
+    first = ours.take("t", "end")
+    write(repo, {"grows": b"y" * 3000})
+    end = ours.take("t", "end")
+    write(repo, {"later": b"a person's" * 1000})
+    result = undo(ours, "t", [(base, first), (first, end)])
+    assert result.restored == ("grows", "pipe")
+    kept = dict(result.kept)
+    assert kept.pop("grows.after-run") == "not covered by snapshots: what the run left at grows"
+    assert kept.pop("later").endswith(f"git show {base.ref}:later")
+    assert not kept
+    assert (repo / "grows").read_text() == (repo / "pipe").read_text() == "mine"
+    assert (repo / "grows.after-run").read_bytes() == b"y" * 3000
+    assert (repo / "later").read_bytes() == b"a person's" * 1000
+
+
+def test_folders_that_a_killed_undo_left_go_with_the_next(repo: Path) -> None:
+    ours = snapshots(repo)
+    start = ours.take("t", "base")
+    write(repo, {"made/deep/file": "x"})
+    end = ours.take("t", "end")
+    (repo / "made/deep/file").unlink()
+    (repo / "made/deep").rmdir()
+    undo(ours, "t", [(start, end)])
+    assert not (repo / "made").exists()
 
 
 def test_files_an_engine_only_uncovered_are_not_deleted(repo: Path) -> None:
@@ -467,3 +517,63 @@ def test_a_path_given_back_in_one_span_only_is_listed_as_kept(repo: Path) -> Non
     result = undo(ours, "t", spans)
     assert (repo / "README.md").read_text() == "mine, before two"
     assert (result.restored, result.kept) == ((), (("README.md", "changed after the run"),))
+
+
+@pytest.mark.parametrize(
+    "hide",
+    [
+        ("update-index", "--skip-worktree", "mine", "kept"),
+        ("sparse-checkout", "set", "--no-cone", "/README.md"),
+    ],
+)
+def test_files_an_engine_hides_from_git_are_deleted_and_come_back(
+    repo: Path, tmp_path: Path, hide: tuple[str, ...]
+) -> None:
+    commit(repo, "x", {"mine": "committed", "kept": "k"})
+    ours = snapshots(repo)
+    write(repo, {"mine": "not committed"})
+    start = ours.take("t", "base")
+    git(repo, *hide)
+    for name in ("mine", "kept"):
+        (repo / name).unlink(missing_ok=True)
+    end = ours.take("t", "end")
+    assert [(c.path, c.kind) for c in ours.changes(start.commit, end.commit)] == [
+        ("kept", "deleted"),
+        ("mine", "deleted"),
+    ]
+    told = staged_moved(ours.git, start, end, tmp_path)
+    assert len(told) == 1
+    assert "skip-worktree is new for kept" in told[0]
+    result = undo(ours, "t", [(start, end)])
+    assert (result.restored, result.kept) == (("kept", "mine"), ())
+    assert (repo / "mine").read_text() == "not committed"
+    assert git(repo, "ls-files", "-v").splitlines() == ["H README.md", "H kept", "H mine"]
+
+
+def test_what_an_engine_writes_where_a_sparse_checkout_has_nothing_goes_again(repo: Path) -> None:
+    commit(repo, "x", {"in/a": "a", "out/b": "b"})
+    git(repo, "sparse-checkout", "set", "in")
+    ours = snapshots(repo)
+    start = ours.take("t", "base")
+    write(repo, {"out/b": "engine"})
+    git(repo, "add", "--sparse", "-A")
+    end = ours.take("t", "end")
+    assert undo(ours, "t", [(start, end)]).restored == ("out/b",)
+    assert not (repo / "out/b").exists()
+    assert git(repo, "ls-files", "-t").splitlines() == ["H README.md", "H in/a", "S out/b"]
+
+
+def test_flags_and_intents_of_the_index_come_back(repo: Path) -> None:
+    commit(repo, "x", {"assumed": "1", "skipped": "1"})
+    write(repo, {"planned": "p"})
+    git(repo, "add", "-N", "planned")
+    git(repo, "update-index", "--assume-unchanged", "assumed")
+    git(repo, "update-index", "--skip-worktree", "skipped")
+    ours = snapshots(repo)
+    before = git(repo, "ls-files", "-v"), git(repo, "status", "--porcelain")
+    start = ours.take("t", "base")
+    git(repo, "update-index", "--no-assume-unchanged", "assumed")
+    git(repo, "update-index", "--no-skip-worktree", "skipped")
+    git(repo, "add", "-A")
+    undo(ours, "t", [(start, ours.take("t", "end"))])
+    assert (git(repo, "ls-files", "-v"), git(repo, "status", "--porcelain")) == before

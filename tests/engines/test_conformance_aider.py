@@ -93,8 +93,8 @@ class TestAider(Staged):
     def test_what_it_cannot_enforce_is_a_notice(self, stage: Stage) -> None:
         stage.play([stage.write("made.txt", "x\n"), stage.done()])
         done = check(stage.start(stage.task(), UNGATED, "--network", "off"), 0)
-        assert "network off is not enforced" in done.stderr
-        assert "autonomy workspace is not enforced" in done.stderr
+        assert "network off: not enforced" in done.stderr
+        assert "autonomy workspace: not enforced" in done.stderr
 
     # -- without sessions ------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """The built-in engine, `built-in` or `react`: what the registry and the runtime see of it.
 
-One call of it is in `builtin_call.py`. That and all it needs is imported when an engine is made: who lists
+One call of it is in `builtin_call.py`. That and all it needs is imported when it is called: who lists
 the engines does not pay for the agent and its tools.
 """
 
@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -21,11 +22,14 @@ from codeframe.core.agent_adapter import (
     AgentEvent,
     AgentResult,
     Capabilities,
+    Unenforced,
+    not_enforced,
 )
 from codeframe.core.models import ErrorClass
 
 if TYPE_CHECKING:
     from codeframe.adapters.llm.base import LLMProvider
+    from codeframe.core.adapters.builtin_call import Caller
 
 _ENVIRONMENT = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL")
 
@@ -40,6 +44,16 @@ class BuiltInReactAdapter:
         structured_verdict=True,
         terminal_signal="event",
     )
+    unenforced: ClassVar[tuple[Unenforced, ...]] = (
+        Unenforced(
+            {"autonomy": "full"},
+            "this engine's file tools stay inside the workspace all the same",
+        ),
+        Unenforced(
+            {"network": "off"},
+            "there are no web tools; what shell commands reach is not enforced",
+        ),
+    )
     install_hint: ClassVar[str] = (
         "Set one: export ANTHROPIC_API_KEY=..., or for a server of your own export ANTHROPIC_BASE_URL=http://..."
     )
@@ -51,11 +65,15 @@ class BuiltInReactAdapter:
         self, provider: Callable[[], LLMProvider] | None = None, max_steps: int | None = None
     ) -> None:
         """`provider` makes the model provider of one engine call; by default that of the Anthropic API."""
-        from codeframe.core.adapters.builtin_call import Caller
-
-        self._caller = Caller(self.name, provider, max_steps)
+        self._provider, self._max_steps = provider, max_steps
         self._events = EventStream()
         self._cancel = threading.Event()
+
+    @cached_property
+    def _caller(self) -> Caller:
+        from codeframe.core.adapters.builtin_call import Caller
+
+        return Caller(self.name, self._provider, self._max_steps)
 
     @property
     def name(self) -> str:
@@ -91,6 +109,8 @@ class BuiltInReactAdapter:
         started = time.monotonic()
         self._events.open()
         try:
+            for notice in not_enforced(self.unenforced, context.options) if context.round == 0 else ():
+                self._events.put(AgentEvent("progress", notice, metadata={"notice": True}))
             workspace = Path(os.path.abspath(workspace_path))
             deadline = started + timeout_ms / 1000
             result = self._caller.call(task_prompt, workspace, context, self._cancel, deadline, self._events)

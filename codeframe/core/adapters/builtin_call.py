@@ -11,21 +11,18 @@ import contextlib
 import json
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from codeframe.adapters.llm.base import LLMProvider, Model, ModelError, Patience, Stopped, choose
+from codeframe.core.adapters.engine_environment import engine_environment
+from codeframe.core.adapters.engine_verdict import MAX_MESSAGE_CHARS, MAX_TEXT_CHARS
 from codeframe.core.adapters.event_stream import EventStream
 from codeframe.core.adapters.heard import Heard
-from codeframe.core.adapters.subprocess_adapter import (
-    MAX_MESSAGE_CHARS,
-    MAX_TEXT_CHARS,
-    engine_environment,
-)
 from codeframe.core.adapters.transcript import TRANSCRIPT_NAME, TranscriptWriter
-from codeframe.core.adapters.verdict_report import VERDICT_SCHEMA, Report, parse_fenced, parse_structured
+from codeframe.core.adapters.verdict_report import VERDICT_SCHEMA, parse_fenced, parse_structured, reported
 from codeframe.core.agent_adapter import (
     AgentContext,
     AgentEvent,
@@ -172,7 +169,7 @@ class Caller:
         if report is None:
             return AgentResult(AgentResultStatus.COMPLETED, summary=ending.text)
         call.evidence["report"] = report.status
-        return _reported(report, self.name)
+        return reported(report, self.name)
 
 
 class _Call(contextlib.ExitStack):
@@ -196,8 +193,6 @@ class _Call(contextlib.ExitStack):
             path = context.run_dir / TRANSCRIPT_NAME
             self._transcript = TranscriptWriter(path, self.redactor, round_no=context.round)
             self.callback(self._transcript.close)
-        for notice in _notices(context.options):
-            self.emit(AgentEvent("progress", notice, metadata={"notice": True}))
 
     def surroundings(self) -> Surroundings:
         """Where the tools work."""
@@ -252,26 +247,6 @@ def _anthropic() -> LLMProvider:
     from codeframe.adapters.llm.anthropic import AnthropicProvider
 
     return AnthropicProvider()
-
-
-def _notices(options: Mapping[str, Any]) -> Iterator[str]:
-    """What of the options this engine cannot tell apart or enforce (rule 5.7)."""
-    if options.get("autonomy") == "full":
-        yield "autonomy full: this engine's file tools stay inside the workspace all the same"
-    if options.get("network") in ("off", False):
-        yield "network off: there are no web tools; what shell commands reach is not enforced"
-
-
-def _reported(report: Report, name: str) -> AgentResult:
-    if report.status == "failed":
-        error = report.summary or f"{name} reports that it failed"
-        return AgentResult(AgentResultStatus.FAILED, summary=report.summary, error=error)
-    if report.status == "blocked":
-        question = report.question or report.summary or f"{name} is blocked and does not say why"
-        return AgentResult(AgentResultStatus.BLOCKED, summary=report.summary, blocker_question=question)
-    return AgentResult(
-        AgentResultStatus.COMPLETED, summary=report.summary, already_satisfied=report.already_satisfied
-    )
 
 
 def _stopped(why: ErrorClass) -> AgentResult:

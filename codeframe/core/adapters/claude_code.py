@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import uuid
 from collections.abc import Iterable, Iterator
@@ -22,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from codeframe.core.adapters.asking import printed_by
 from codeframe.core.adapters.claude_prompt import prompt_message
 from codeframe.core.adapters.claude_results import (
     about,
@@ -31,16 +31,20 @@ from codeframe.core.adapters.claude_results import (
     spoken,
     usage_of,
 )
+from codeframe.core.adapters.engine_environment import engine_environment
 from codeframe.core.adapters.heard import Terminal
 from codeframe.core.adapters.json_values import dict_of, dicts_in, list_of, number_of, text_of
-from codeframe.core.adapters.subprocess_adapter import (
-    Launch,
-    SubprocessAdapter,
-    engine_environment,
-    printed_by,
-)
+from codeframe.core.adapters.launch import Launch
+from codeframe.core.adapters.subprocess_adapter import SubprocessAdapter
 from codeframe.core.adapters.verdict_report import VERDICT_SCHEMA, instructions, parse_structured
-from codeframe.core.agent_adapter import AgentContext, AgentEvent, AgentResult, Capabilities, used_so_far
+from codeframe.core.agent_adapter import (
+    AgentContext,
+    AgentEvent,
+    AgentResult,
+    Capabilities,
+    Unenforced,
+    used_so_far,
+)
 from codeframe.core.models import ErrorClass, TokenUsage
 from codeframe.core.process import ProcessOutcome
 
@@ -48,7 +52,6 @@ _WRITERS = dict.fromkeys(("Write", "Edit", "MultiEdit"), "file_path") | {"Notebo
 # No command of its own: a sub-agent's silence is a model's silence.
 _NOT_COMMANDS = frozenset({"Agent", "Task", "StructuredOutput"})
 _SESSION_TAKEN = "is already in use"
-
 _USAGE_STEP = 1000  # tokens between two events that tell what is used up, at least
 
 
@@ -63,6 +66,12 @@ class ClaudeCodeAdapter(SubprocessAdapter):
         stdin_prompt=True,
         cost=True,
         terminal_signal="event",
+    )
+    commands: ClassVar[tuple[str, ...]] = ("claude",)
+    tested: ClassVar[str] = "2.1.197"
+    unenforced: ClassVar[tuple[Unenforced, ...]] = (
+        Unenforced({"autonomy": "workspace"}, "what shell commands change is not confined to the workspace"),
+        Unenforced({"network": "off"}, "its web tools are gone; what shell commands reach is not enforced"),
     )
     install_hint: ClassVar[str] = "Install it: npm install -g @anthropic-ai/claude-code"
     login_hint: ClassVar[str] = "Run `claude` and type /login, or set ANTHROPIC_API_KEY"
@@ -91,11 +100,6 @@ class ClaudeCodeAdapter(SubprocessAdapter):
     def name(self) -> str:
         """The name people type after --engine."""
         return "claude-code"
-
-    @classmethod
-    def requirements(cls) -> dict[str, bool]:
-        """What must be there -> is it."""
-        return {"claude on PATH": shutil.which("claude") is not None}
 
     @classmethod
     def logged_in(cls) -> bool:
@@ -132,7 +136,6 @@ class ClaudeCodeAdapter(SubprocessAdapter):
             "--verbose",
         ]
         env: dict[str, str] = {}
-        notices: list[str] = []
         if context.options.get("autonomy") == "full":
             argv += ["--permission-mode", "bypassPermissions"]
             if os.geteuid() == 0:
@@ -141,9 +144,6 @@ class ClaudeCodeAdapter(SubprocessAdapter):
             argv += ["--permission-mode", "acceptEdits", "--allowedTools=Bash"]
         if context.options.get("network") in ("off", False):
             argv += ["--disallowedTools=WebFetch,WebSearch"]
-            notices.append(
-                "network off: the web tools are removed; what shell commands reach is not enforced"
-            )
         argv += ["--strict-mcp-config"]
         if context.model:
             argv += ["--model", context.model]
@@ -151,9 +151,7 @@ class ClaudeCodeAdapter(SubprocessAdapter):
         argv += ["--resume" if context.resume_session and context.session_id else "--session-id", session]
         argv += ["--json-schema", json.dumps(VERDICT_SCHEMA)]
         argv += ["--append-system-prompt", instructions(structured=True)]
-        return Launch(
-            tuple(argv), prompt_message(prompt), env_add=env, session_id=session, notices=tuple(notices)
-        )
+        return Launch(tuple(argv), prompt_message(prompt), env_add=env, session_id=session)
 
     def parse(self, obj: dict[str, Any]) -> Iterable[AgentEvent]:
         """One event of the stream. Any field may have any type: what is not as expected is passed over."""

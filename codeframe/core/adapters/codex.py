@@ -23,19 +23,28 @@ repository), and an end to waiting for a network that is down (CodeFrame backs o
 
 from __future__ import annotations
 
-import shutil
+import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 from codeframe.core.adapters import codex_calls, codex_items
+from codeframe.core.adapters.engine_environment import engine_environment
 from codeframe.core.adapters.heard import Terminal
 from codeframe.core.adapters.json_rpc import JsonRpc, Notification, Request, Response
 from codeframe.core.adapters.json_values import dict_of, text_of
-from codeframe.core.adapters.subprocess_adapter import Launch, SubprocessAdapter, engine_environment
+from codeframe.core.adapters.launch import Launch
+from codeframe.core.adapters.subprocess_adapter import SubprocessAdapter
 from codeframe.core.adapters.verdict_report import Report, parse_fenced
-from codeframe.core.agent_adapter import AgentContext, AgentEvent, AgentResult, Capabilities, used_so_far
+from codeframe.core.agent_adapter import (
+    AgentContext,
+    AgentEvent,
+    AgentResult,
+    Capabilities,
+    Unenforced,
+    used_so_far,
+)
 from codeframe.core.models import ErrorClass
 from codeframe.core.process import OpenStdin, ProcessOutcome
 
@@ -53,6 +62,14 @@ class CodexAdapter(SubprocessAdapter):
         structured_verdict=True,
         stdin_prompt=True,
         terminal_signal="event",
+    )
+    commands: ClassVar[tuple[str, ...]] = ("codex",)
+    tested: ClassVar[str] = "0.171.0"
+    unenforced: ClassVar[tuple[Unenforced, ...]] = (
+        Unenforced(
+            {"autonomy": "full", "network": "off"},
+            "the web search is removed; what shell commands reach is not enforced",
+        ),
     )
     install_hint: ClassVar[str] = "Install it: npm install -g @openai/codex"
     login_hint: ClassVar[str] = "Run `codex login`, or set the key your model provider reads"
@@ -73,11 +90,6 @@ class CodexAdapter(SubprocessAdapter):
         return "codex"
 
     @classmethod
-    def requirements(cls) -> dict[str, bool]:
-        """What must be there -> is it."""
-        return {"codex on PATH": shutil.which("codex") is not None}
-
-    @classmethod
     def logged_in(cls) -> bool:
         """What Codex says of its account; it asks no server, so an expired login passes.
 
@@ -85,6 +97,14 @@ class CodexAdapter(SubprocessAdapter):
         """
         account = codex_calls.ask_account(engine_environment({}, cls.env_drop))
         return account is not None and not codex_calls.login_missing(account)
+
+    @classmethod
+    def sandbox_trouble(cls) -> tuple[str, str] | None:
+        """What is wrong with the sandbox of autonomy "workspace", and what to type. Without it each command fails
+        and the turn ends as completed all the same. Facts are of Linux only, so elsewhere nothing is asked."""
+        if not sys.platform.startswith("linux"):
+            return None
+        return codex_calls.sandbox_trouble(engine_environment({}, cls.env_drop))
 
     def begin(self, workspace: Path) -> None:
         """Forget the last launch."""
@@ -103,13 +123,8 @@ class CodexAdapter(SubprocessAdapter):
         self._prompt, self._context, self._model = prompt, context, context.model
         self._open = codex_calls.thread(workspace, context)
         self._rpc.call("initialize", codex_calls.INITIALIZE)
-        notices: tuple[str, ...] = ()
-        if codex_calls.is_full(context) and codex_calls.is_offline(context):
-            notices = ("network off: the web search is removed; what shell commands reach is not enforced",)
         session = codex_calls.resumed(context)
-        return Launch(
-            codex_calls.ARGV, self._stdin, session_id=session, notices=notices, farewell=self._interrupt
-        )
+        return Launch(codex_calls.ARGV, self._stdin, session_id=session, farewell=self._interrupt)
 
     def parse(self, obj: dict[str, Any]) -> Iterable[AgentEvent]:
         """One message. Any field may have any type: what is not as expected is passed over."""

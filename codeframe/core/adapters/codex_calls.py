@@ -13,6 +13,7 @@ from codeframe.core.adapters.verdict_report import VERDICT_SCHEMA, instructions
 from codeframe.core.agent_adapter import AgentContext
 from codeframe.core.lines import Line
 from codeframe.core.process import Limits, OpenStdin, run_process
+from codeframe.core.user_namespaces import allow_user_namespaces
 
 ARGV = (
     *("codex", "app-server", "-c", "features.plugins=false"),
@@ -40,6 +41,8 @@ _ASK_TOOL = {
         "additionalProperties": False,
     },
 }
+# Where nothing here forbids user namespaces it is the container's or the kernel's doing.
+_NO_SANDBOX = "cf config set autonomy full"
 _NOBODY_ANSWERS = 'Nobody can answer now; the question was noted. End your turn with status "blocked".'
 # How an approval is given and refused, in the words of each kind of request.
 _APPROVALS = {
@@ -136,6 +139,19 @@ def decision(request: Request, *, allow: bool) -> dict[str, Any] | None:
 def login_missing(account: Mapping[str, Any]) -> bool:
     """What `account/read` says: there is no account, and the provider in force needs one of Codex's."""
     return account.get("account") is None and account.get("requiresOpenaiAuth") is True
+
+
+def sandbox_trouble(env: Mapping[str, str]) -> tuple[str, str] | None:
+    """What Codex's sandbox says where it cannot start a command, and what to type; None where it can."""
+    outcome = run_process(
+        ("codex", "sandbox", "--", "true"), cwd=Path.home(), env=env, marker=f"requirements/{uuid.uuid4().hex}",
+        on_lines=lambda stream, lines: None, limits=Limits(20),
+    )  # fmt: skip
+    if outcome.exit_code == 0:
+        return None
+    said = (line for line in reversed(outcome.stderr_tail.splitlines()) if line.strip())
+    why = next(said, outcome.error or f"status {outcome.exit_code}").strip()
+    return f"it cannot start a command ({why})", allow_user_namespaces() or _NO_SANDBOX
 
 
 def ask_account(env: Mapping[str, str]) -> dict[str, Any] | None:

@@ -18,11 +18,13 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, ClassVar
 
+from codeframe.core.adapters.engine_verdict import MAX_TEXT_CHARS
 from codeframe.core.adapters.heard import Terminal
 from codeframe.core.adapters.json_values import number_of, object_in, text_of
-from codeframe.core.adapters.subprocess_adapter import MAX_TEXT_CHARS, Launch, SubprocessAdapter
+from codeframe.core.adapters.launch import Launch
+from codeframe.core.adapters.subprocess_adapter import SubprocessAdapter
 from codeframe.core.adapters.verdict_report import parse_line
-from codeframe.core.agent_adapter import AgentContext, AgentEvent, AgentResult, Capabilities
+from codeframe.core.agent_adapter import AgentContext, AgentEvent, AgentResult, Capabilities, Unenforced
 from codeframe.core.blocker_detection import classify_error_for_blocker
 from codeframe.core.durations import parse_duration
 from codeframe.core.engine_definition import EngineDefinition, Word, filled, says
@@ -217,19 +219,15 @@ class CustomAdapter(SubprocessAdapter):
         return folder
 
     def _notices(self, words: tuple[Word, ...], context: AgentContext) -> tuple[str, ...]:
-        notices = []
         if context.model and not says(words, "model"):
-            notices.append(f"{self.name} cannot be told which model to use; it takes its own")
-        if context.options.get("network") in ("off", False):
-            notices.append(f"network off is not enforced: {self.name} knows no such limit")
-        if context.options.get("autonomy") == "workspace":
-            notices.append(f"autonomy workspace is not enforced: {self.name} itself decides what it does")
-        return tuple(notices)
+            return (f"{self.name} cannot be told which model to use; it takes its own",)
+        return ()
 
 
 def adapter_class(definition: EngineDefinition, root: Path | None, origin: str) -> type[CustomAdapter]:
     """The class that drives a declared engine; `root` is the folder of the workspace that declares it."""
     stall, first = definition.stall_timeout, definition.first_event_timeout
+    name, shipped = definition.name, root is None
     about = {
         "definition": definition,
         "origin": origin,
@@ -242,6 +240,16 @@ def adapter_class(definition: EngineDefinition, root: Path | None, origin: str) 
             stdin_prompt=not definition.uses("prompt_file"),
             cost="cost" in definition.events.get("usage", {}),
             terminal_signal="event" if "success" in definition.events else "exit",
+        ),
+        # One that a repository declares is not started for a question.
+        "commands": (str(definition.command[0]),) if shipped else (),
+        "tested": definition.tested,
+        "unenforced": (
+            Unenforced({"network": "off"}, f"not enforced, {name} knows no such limit"),
+            Unenforced(
+                {"autonomy": "workspace"},
+                f"not enforced, {name} itself decides what it does",
+            ),
         ),
         "first_event_s": None if first is None else parse_duration(first),
         "install_hint": definition.install or f"Install {definition.command[0]} so that it is on PATH",

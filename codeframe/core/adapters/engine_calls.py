@@ -25,6 +25,7 @@ from codeframe.core.agent_adapter import (
     Capabilities,
 )
 from codeframe.core.budget import Breach, Budget
+from codeframe.core.engine_versions import learn
 from codeframe.core.history import History
 from codeframe.core.models import ErrorClass, TokenUsage
 from codeframe.core.redaction import Redactor
@@ -222,6 +223,7 @@ class EngineCalls:
         start, self.start = self.start or self._snapshots.take(context.task_id, "start"), None
         self._recorder.launched(start.commit, context.session_id)
         result = self._call(p, prompt, workspace, context)
+        learn(type(self.engine), result.evidence.get("engine_version"))
         refs = self._history.look() if self._history else None  # while the snapshot is taken
         end = self._snapshots.take(context.task_id, "end")
         changes = tuple(self._snapshots.changes(start.commit, end.commit))

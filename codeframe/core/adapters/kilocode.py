@@ -29,6 +29,8 @@ class KilocodeAdapter(OpenCodeAdapter):
     capabilities = OpenCodeAdapter.capabilities._replace(
         description="Kilo Code, by its command line `kilo run`"
     )
+    commands: ClassVar[tuple[str, ...]] = product.commands
+    tested: ClassVar[str] = "7.7.7"
     install_hint: ClassVar[str] = "Install it: npm install -g @kilocode/cli"
     login_hint: ClassVar[str] = "Run `kilo auth login`, or set the API key of the model's provider"
     project_config: ClassVar[tuple[str, ...]] = (

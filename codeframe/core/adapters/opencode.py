@@ -25,6 +25,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from codeframe.core.adapters.engine_environment import engine_environment
+from codeframe.core.adapters.launch import Launch
 from codeframe.core.adapters.opencode_setup import (
     Product,
     alone,
@@ -34,8 +36,8 @@ from codeframe.core.adapters.opencode_setup import (
     temporary_folder,
 )
 from codeframe.core.adapters.opencode_stream import OpenCodeStream
-from codeframe.core.adapters.subprocess_adapter import Launch, SubprocessAdapter, engine_environment
-from codeframe.core.agent_adapter import AgentContext, AgentEvent, AgentResult, Capabilities
+from codeframe.core.adapters.subprocess_adapter import SubprocessAdapter
+from codeframe.core.agent_adapter import AgentContext, AgentEvent, AgentResult, Capabilities, Unenforced
 from codeframe.core.errors import RequirementsError
 from codeframe.core.models import ErrorClass
 from codeframe.core.process import EndedBy, Limits, ProcessOutcome, run_process
@@ -70,6 +72,12 @@ class OpenCodeAdapter(SubprocessAdapter):
         cost=True,
         terminal_signal="event",
     )
+    commands: ClassVar[tuple[str, ...]] = product.commands
+    tested: ClassVar[str] = "1.18.33"
+    unenforced: ClassVar[tuple[Unenforced, ...]] = (
+        Unenforced({"autonomy": "workspace"}, "what shell commands change is not confined to the workspace"),
+        Unenforced({"network": "off"}, "the web tools are denied; what shell commands reach is not enforced"),
+    )
     install_hint: ClassVar[str] = "Install it: npm install -g opencode-ai"
     login_hint: ClassVar[str] = "Run `opencode auth login`, or set the API key of the model's provider"
     # Its configuration can start servers, formatters and plugins; plugins and tools are code.
@@ -88,11 +96,6 @@ class OpenCodeAdapter(SubprocessAdapter):
     def name(self) -> str:
         """The name people type after --engine."""
         return "opencode"
-
-    @classmethod
-    def requirements(cls) -> dict[str, bool]:
-        """What must be there -> is it."""
-        return {f"{' or '.join(cls.product.commands)} on PATH": cls._binary() is not None}
 
     @classmethod
     def logged_in(cls) -> bool:
@@ -171,13 +174,11 @@ class OpenCodeAdapter(SubprocessAdapter):
         else:  # a session with a title is not sent to a model for one
             argv += [f"--title={' '.join(context.task_title.split())[:_MAX_TITLE_CHARS] or 'CodeFrame'}"]
         self._stream = OpenCodeStream(self.name, self.heard, session or "", model)
-        notices = ["network off: the web tools are denied; what shell commands reach is not enforced"]
         return Launch(
             tuple(argv),
             prompt.encode("utf-8", "replace"),
             env_add=env,
             session_id=session,
-            notices=() if network else tuple(notices),
         )
 
     def _warm_up(self, binary: Path, workspace: Path, env: Mapping[str, str]) -> None:

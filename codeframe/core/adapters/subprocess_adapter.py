@@ -1,114 +1,73 @@
-"""An engine that is a command line printing JSON lines: all but build, parse and finish (rules 4.5, 5)."""
+"""An engine that is a command line printing JSON lines: its environment, process, stream and transcript (rule 5)."""
 
 from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import signal
 import threading
 import uuid
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
+from codeframe.core.adapters.engine_environment import engine_environment
+from codeframe.core.adapters.engine_verdict import MAX_MESSAGE_CHARS, EngineVerdict, how_it_ended
 from codeframe.core.adapters.event_stream import EventStream
-from codeframe.core.adapters.heard import Heard, Terminal
+from codeframe.core.adapters.heard import Heard
 from codeframe.core.adapters.json_values import object_in
+from codeframe.core.adapters.launch import Launch
 from codeframe.core.adapters.transcript import TRANSCRIPT_NAME, TranscriptWriter
-from codeframe.core.adapters.verdict_report import parse_fenced
 from codeframe.core.agent_adapter import (
     DEFAULT_TIMEOUT_MS,
     AgentContext,
     AgentEvent,
     AgentResult,
-    AgentResultStatus,
-    Capabilities,
+    Unenforced,
+    not_enforced,
 )
+from codeframe.core.engine_arguments import with_arguments
 from codeframe.core.lines import Line
 from codeframe.core.models import ErrorClass
-from codeframe.core.process import EndedBy, Limits, OpenStdin, ProcessOutcome, run_process
+from codeframe.core.process import EndedBy, Limits, ProcessOutcome, run_process
 from codeframe.core.redaction import Redactor
 
-# What every engine gets (rule 5.5): nothing that waits for a person, colours a pipe or takes git's locks.
-ENV_ADD: Mapping[str, str] = {
-    "NO_COLOR": "1",
-    "GIT_EDITOR": "true",
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_OPTIONAL_LOCKS": "0",
-}
-# Dropped: what would force colours, and what ties git to one repository (`git rev-parse
-# --local-env-vars`, set where we run inside a git hook). An activated virtual environment stays: the
-# engine is to find what the person's own shell finds.
-ENV_DROP = frozenset(
-    {
-        "FORCE_COLOR",
-        "CLICOLOR_FORCE",
-        "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-        "GIT_COMMON_DIR",
-        "GIT_DIR",
-        "GIT_GRAFT_FILE",
-        "GIT_IMPLICIT_WORK_TREE",
-        "GIT_INDEX_FILE",
-        "GIT_NAMESPACE",
-        "GIT_OBJECT_DIRECTORY",
-        "GIT_PREFIX",
-        "GIT_SHALLOW_FILE",
-        "GIT_WORK_TREE",
-    }
-)
-MAX_TEXT_CHARS = 64 * 1024
-MAX_MESSAGE_CHARS = 8 * 1024
-MAX_STDERR_CHARS = 2000
 
-
-class Launch(NamedTuple):
-    """How to start an engine: what `build` returns.
-
-    `stdin` is sent, then closed; one that stays open is written to by `parse`; None is /dev/null. `session_id`
-    is the session as far as it is known before the start. `notices` are told to the person: what of the options
-    this engine cannot enforce. `farewell` says into an open stdin that the engine has to stop, before a signal does.
-    """
-
-    argv: tuple[str, ...]
-    stdin: bytes | OpenStdin | None = None
-    env_add: Mapping[str, str] = {}
-    env_drop: frozenset[str] = frozenset()
-    session_id: str | None = None
-    notices: tuple[str, ...] = ()
-    farewell: Callable[[], None] | None = None
-
-
-class SubprocessAdapter(ABC):
+class SubprocessAdapter(EngineVerdict):
     """Base of adapters for command lines that print one JSON object a line.
 
     A subclass sets `name`, `capabilities` and what differs of the class attributes, and writes `build`
     and `parse`; `finish` is there to be extended. It need not be used: an adapter inherits nothing.
     """
 
-    capabilities: ClassVar[Capabilities] = Capabilities()
     polite_signal: ClassVar[signal.Signals] = signal.SIGTERM
     first_event_s: ClassVar[float | None] = 120.0
     linger_s: ClassVar[float] = 15.0  # from the announced end to the exit
     env_add: ClassVar[Mapping[str, str]] = {}
     env_drop: ClassVar[frozenset[str]] = frozenset()
+    commands: ClassVar[tuple[str, ...]] = ()  # names the program has on PATH, best first
+    tested: ClassVar[str] = ""  # the version all of this was tried on
+    unenforced: ClassVar[tuple[Unenforced, ...]] = ()
+    takes_arguments: ClassVar[bool] = True  # those of `engine_args`
 
     def __init__(self) -> None:
+        super().__init__()
         self._events = EventStream()
         self._cancel = threading.Event()
-        self._redactor = Redactor({})
         self.begin(Path())
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """The name people type after --engine."""
 
     @property
     def requires_api_key(self) -> dict[str, str]:
         """Nothing must be set: engines bring their own login."""
         return {}
+
+    @classmethod
+    def requirements(cls) -> dict[str, bool]:
+        """Whether the program is there. It is not started."""
+        return {f"{' or '.join(cls.commands)} on PATH": any(map(shutil.which, cls.commands))}
 
     def begin(self, workspace: Path) -> None:
         """Forget the last launch; a subclass that keeps more than `heard` extends this."""
@@ -127,112 +86,6 @@ class SubprocessAdapter(ABC):
         if stream != "stdout" or (obj := object_in(text)) is None:
             return ()
         return self.parse(obj)
-
-    def finish(self, outcome: ProcessOutcome) -> AgentResult:
-        """The verdict, from how the process ended and what was heard, in the order of rule 4.5."""
-        if (stopped := self._stopped(outcome)) is not None:
-            return stopped
-        terminal = self.heard.terminal
-        if terminal is None and self.capabilities.terminal_signal == "exit" and outcome.exit_code == 0:
-            terminal = Terminal()
-        if terminal is None:
-            how = _how_it_ended(outcome)
-            said = self._presentable(outcome.stderr_tail.strip())[-MAX_STDERR_CHARS:]
-            return self.failed(
-                ErrorClass.CRASHED, f"{self.name} {how} without reporting an end. {said}".strip(), outcome
-            )
-        if terminal.error is not None:
-            return self.failed(
-                terminal.error_class, terminal.error, outcome, retry_after_s=terminal.retry_after_s
-            )
-        # A success counts whatever the exit status: the gates look at the work itself.
-        report = self.heard.report or parse_fenced(self.heard.text)
-        if report is None:
-            return self.result(AgentResultStatus.COMPLETED, outcome, summary=self.heard.text)
-        self.heard.evidence["report"] = report.status
-        if report.status == "failed":
-            error = report.summary or f"{self.name} reports that it failed"
-            return self.result(AgentResultStatus.FAILED, outcome, summary=report.summary, error=error)
-        if report.status == "blocked":
-            question = report.question or report.summary or f"{self.name} is blocked and does not say why"
-            return self.result(AgentResultStatus.BLOCKED, outcome, summary=report.summary, question=question)
-        return self.result(
-            AgentResultStatus.COMPLETED,
-            outcome,
-            summary=report.summary,
-            already_satisfied=report.already_satisfied,
-        )
-
-    def _stopped(self, outcome: ProcessOutcome) -> AgentResult | None:
-        """The result where we ended it, or it never began: whatever it printed does not matter then."""
-        ended = outcome.ended_by
-        if ended is EndedBy.CANCELLED:
-            return self.failed(ErrorClass.CANCELLED, "stopped", outcome)
-        if ended is EndedBy.TIMEOUT:
-            text = f"{self.name} was stopped: its time was up"
-            return self.failed(ErrorClass.TIMEOUT, text, outcome, AgentResultStatus.TIMEOUT)
-        if ended in (EndedBy.STALLED, EndedBy.NO_FIRST_OUTPUT):
-            what = "said nothing for too long" if ended is EndedBy.STALLED else "never said anything"
-            text = f"{self.name} was stopped: it {what}"
-            return self.failed(ErrorClass.STALLED, text, outcome, AgentResultStatus.TIMEOUT)
-        if ended is EndedBy.SPAWN_FAILED:
-            return self.failed(
-                ErrorClass.SPAWN_FAILED, f"{self.name} could not be started: {outcome.error}", outcome
-            )
-        return None
-
-    def failed(
-        self,
-        error_class: ErrorClass | None,
-        error: str,
-        outcome: ProcessOutcome,
-        status: AgentResultStatus = AgentResultStatus.FAILED,
-        retry_after_s: float | None = None,
-    ) -> AgentResult:
-        """A result that is no success, with all that was heard."""
-        result = self.result(status, outcome, summary=self.heard.text, error=error)
-        return replace(result, error_class=error_class, retry_after_s=retry_after_s)
-
-    def result(
-        self,
-        status: AgentResultStatus,
-        outcome: ProcessOutcome,
-        *,
-        summary: str,
-        error: str | None = None,
-        question: str | None = None,
-        already_satisfied: bool = False,
-    ) -> AgentResult:
-        """A result with files, usage, session and evidence filled in from what was heard."""
-
-        stderr = self._presentable(outcome.stderr_tail.strip())[-MAX_STDERR_CHARS:]
-
-        def changed(kind: str) -> tuple[str, ...]:
-            return tuple(sorted(path for path, change in self.heard.files.items() if change == kind))
-
-        def text(value: str | None) -> str | None:
-            return None if value is None else self._presentable(value)[-MAX_TEXT_CHARS:]
-
-        return AgentResult(
-            status=status,
-            files_modified=changed("modified"),
-            files_created=changed("created"),
-            files_deleted=changed("deleted"),
-            summary=text(summary) or "",
-            error=text(error),
-            blocker_question=text(question),
-            already_satisfied=already_satisfied,
-            token_usage=self.heard.usage,
-            duration_ms=outcome.duration_ms,
-            session_id=self.heard.session_id,
-            evidence={
-                "ended_by": str(outcome.ended_by),
-                "exit_code": outcome.exit_code,
-                "survivors": list(outcome.survivors),
-                **({"stderr": stderr} if stderr else {}),
-                **self.heard.evidence,
-            },
-        )
 
     def execute(
         self,
@@ -265,10 +118,14 @@ class SubprocessAdapter(ABC):
         if self._cancel.is_set():
             return self.finish(ProcessOutcome(EndedBy.CANCELLED))
         launch = self.build(prompt, workspace, context)
+        own = context.options.get("engine_args", {}).get(self.name, ())
+        launch = launch._replace(argv=with_arguments(launch.argv, own))
         self.heard.session_id = launch.session_id
         env = self._environment(workspace, launch)
         self._redactor = Redactor(env)
-        for notice in launch.notices:
+        # Once in a run: its later rounds are no news.
+        limits = not_enforced(self.unenforced, context.options) if context.round == 0 else ()
+        for notice in (*launch.notices, *limits):
             self._say(AgentEvent("progress", notice, metadata={"notice": True}))
         transcript = None
         if context.run_dir is not None:
@@ -321,7 +178,7 @@ class SubprocessAdapter(ABC):
                 on_start=on_start,
                 on_stop=launch.farewell,
             )
-            log("cf", Line(_how_it_ended(outcome)))
+            log("cf", Line(how_it_ended(outcome)))
         finally:
             if transcript is not None:
                 transcript.close()
@@ -338,53 +195,11 @@ class SubprocessAdapter(ABC):
         message = self._presentable(event.message)[:MAX_MESSAGE_CHARS]
         return event if message == event.message else replace(event, message=message)
 
-    def _presentable(self, text: str) -> str:
-        """`text` as it may be shown and stored: free of secrets (rule 9.2) and of what UTF-8 cannot hold.
-
-        Cut it afterwards, not before: half a secret is not found.
-        """
-        return self._redactor.redact(text.encode("utf-8", "replace").decode())
-
     def _environment(self, workspace: Path, launch: Launch) -> dict[str, str]:
         return engine_environment(
             {**self.env_add, **launch.env_add, "PWD": str(workspace)}, self.env_drop | launch.env_drop
         )
 
 
-def engine_environment(add: Mapping[str, str], drop: frozenset[str]) -> dict[str, str]:
-    """The person's own environment as an engine gets it: ours for all engines, then `drop`, then `add`."""
-    kept = {key: value for key, value in os.environ.items() if key not in ENV_DROP and key not in drop}
-    return {**kept, **ENV_ADD, **add}
-
-
-def printed_by(argv: Sequence[str], env: Mapping[str, str], timeout_s: float = 20) -> str:
-    """What a command of an engine prints on stdout, started in the home folder: a question that takes no time."""
-    printed: list[str] = []
-
-    def on_lines(stream: str, lines: list[Line]) -> None:
-        if stream == "stdout":
-            printed.extend(line.text for line in lines)
-
-    run_process(
-        argv, cwd=Path.home(), env=env, marker=f"requirements/{uuid.uuid4().hex}", on_lines=on_lines,
-        limits=Limits(timeout_s=timeout_s),
-    )  # fmt: skip
-    return "\n".join(printed)
-
-
 def _nowhere(stream: str, *lines: Line) -> None:
     """The log of a run that keeps none."""
-
-
-def _how_it_ended(outcome: ProcessOutcome) -> str:
-    if outcome.ended_by is EndedBy.SPAWN_FAILED:
-        return f"could not be started: {outcome.error}"
-    code = outcome.exit_code
-    if code is not None and code < 0:
-        try:
-            how = f"was ended by {signal.Signals(-code).name}"
-        except ValueError:
-            how = f"was ended by signal {-code}"
-    else:
-        how = f"ended with status {code}"
-    return how if outcome.ended_by is EndedBy.EXIT else f"{how} ({outcome.ended_by})"

@@ -6,6 +6,8 @@ import json
 import re
 from typing import Any, NamedTuple
 
+from codeframe.core.agent_adapter import AgentResult, AgentResultStatus
+
 STATUSES = ("completed", "blocked", "failed")
 
 VERDICT_SCHEMA: dict[str, Any] = {
@@ -120,3 +122,16 @@ End your answer with exactly one fenced block, and nothing after it:
 {"status": "completed | blocked | failed", "summary": "one to three sentences", \
 "question": "only with blocked", "already_satisfied": false}
 ```"""
+
+
+def reported(report: Report, name: str) -> AgentResult:
+    """The verdict that a report of engine `name` comes to; what it lacks is said for it."""
+    if report.status == "failed":
+        error = report.summary or f"{name} reports that it failed"
+        return AgentResult(AgentResultStatus.FAILED, summary=report.summary, error=error)
+    if report.status == "blocked":
+        question = report.question or report.summary or f"{name} is blocked and does not say why"
+        return AgentResult(AgentResultStatus.BLOCKED, summary=report.summary, blocker_question=question)
+    return AgentResult(
+        AgentResultStatus.COMPLETED, summary=report.summary, already_satisfied=report.already_satisfied
+    )

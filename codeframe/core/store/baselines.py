@@ -13,10 +13,9 @@ class BaselineStore:
 
     def get(self, key: str, /) -> str | None:
         """What was kept under `key` last."""
-        import zlib
-
-        rows = self._db.query("SELECT result FROM baselines WHERE key = ?", (key,))
-        return zlib.decompress(rows[0][0]).decode() if rows else None
+        sql = "SELECT key, result FROM baselines WHERE key = ?"
+        found = self._db.models("baselines", lambda key, result: str(result), sql, (key,))
+        return found[0] if found else None
 
     def __setitem__(self, key: str, text: str, /) -> None:
         """Keep `text`; a test suite names thousands of tests, so it is compressed."""

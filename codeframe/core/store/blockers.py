@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 from codeframe.core.errors import CodeFrameError, UsageError
 from codeframe.core.models import Blocker, BlockerStatus, utc_now
-from codeframe.core.store.database import Database, Row, clean, moment, new_id, stamp
+from codeframe.core.store.database import Database, clean, new_id, stamp
 
 _SELECT = "SELECT id, task_id, run_id, question, kind, status, answer, created_at, answered_at FROM blockers"
 
@@ -35,10 +34,10 @@ class BlockerStore:
 
     def get(self, id: str) -> Blocker:
         """The blocker with exactly this id; UsageError when there is none."""
-        rows = self._db.query(f"{_SELECT} WHERE id = ?", (id,))
-        if not rows:
+        found = self._db.models("blockers", Blocker, f"{_SELECT} WHERE id = ?", (id,))
+        if not found:
             raise UsageError(f"There is no blocker '{id}'.", "Type: cf blocker list")
-        return _blocker(rows[0])
+        return found[0]
 
     def find(self, prefix: str) -> Blocker:
         """The one blocker whose id starts with `prefix`; UsageError when none or several do."""
@@ -90,20 +89,5 @@ class BlockerStore:
             if value is not None:
                 conditions.append(f"{column} = ?")
                 args.append(value)
-        rows = self._db.query(f"{_SELECT} WHERE {' AND '.join(conditions)} ORDER BY created_at, id", args)
-        return [_blocker(row) for row in rows]
-
-
-def _blocker(row: Row) -> Blocker:
-    id_, task_id, run_id, question, kind, status, answer, created_at, answered_at = row
-    return Blocker(
-        id=id_,
-        task_id=task_id,
-        run_id=run_id,
-        question=question,
-        kind=kind,
-        status=BlockerStatus(status),
-        answer=answer,
-        created_at=datetime.fromisoformat(created_at),
-        answered_at=moment(answered_at),
-    )
+        sql = f"{_SELECT} WHERE {' AND '.join(conditions)} ORDER BY created_at, id"
+        return self._db.models("blockers", Blocker, sql, args)

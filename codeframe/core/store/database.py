@@ -7,17 +7,19 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from codeframe.core.errors import CodeFrameError, RequirementsError, UsageError
 from codeframe.core.lease import Lease, read_info, share
+from codeframe.core.store.columns import COLUMNS, damaged, decode
 from codeframe.core.store.schema import is_current, migrate
 
 Row = tuple[Any, ...]
+Model = TypeVar("Model")
 
 BUSY_TIMEOUT_S = 10.0
 _CANDIDATES = 10  # how many an ambiguous prefix lists
@@ -48,9 +50,45 @@ class Database:
 
     def query(self, sql: str, args: Sequence[Any] | Mapping[str, Any] = ()) -> list[Row]:
         """All rows of one SELECT."""
-        with self._in_words():
-            rows: list[Row] = self._connection().execute(sql, args).fetchall()
+        rows, _, _ = self._rows(sql, args)
         return rows
+
+    def models(
+        self, table: str, model: Callable[..., Model], sql: str, args: Sequence[Any] | Mapping[str, Any] = ()
+    ) -> list[Model]:
+        """All rows of one SELECT on `table`, each made a `model` by the names of its columns; the first tells
+        the row. CodeFrameError when one holds what CodeFrame never stored."""
+        rows, names, garbled = self._rows(sql, args)
+        try:
+            columns = [COLUMNS[table][name] for name in names]
+            reads = [column.check if garbled else column.read for column in columns]
+            return [
+                model(
+                    **dict(
+                        zip(names, [read(value) for read, value in zip(reads, row, strict=True)], strict=True)
+                    )
+                )
+                for row in rows
+            ]
+        except (KeyError, TypeError, ValueError):
+            for row in rows:
+                if lost := damaged(table, dict(zip(names, row, strict=True))):
+                    raise self._damaged(f"in {table}, row {row[0]}: {', '.join(lost)}") from None
+            raise
+
+    def _rows(self, sql: str, args: Sequence[Any] | Mapping[str, Any]) -> tuple[list[Row], list[str], bool]:
+        """Rows, the names of their columns, and whether text that is not UTF-8 is among what this connection reads."""
+        with self._in_words():
+            connection = self._connection()
+            try:
+                cursor = connection.execute(sql, args)
+                rows: list[Row] = cursor.fetchall()
+            except sqlite3.OperationalError as error:
+                if hasattr(error, "sqlite_errorcode") or connection.text_factory is decode:
+                    raise
+                connection.text_factory = decode  # from here on only: a call for each text takes its time
+                return self._rows(sql, args)
+            return rows, [str(each[0]) for each in cursor.description], connection.text_factory is decode
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
@@ -147,27 +185,29 @@ class Database:
             raise
         return connection
 
+    def _damaged(self, what: str) -> CodeFrameError:
+        return CodeFrameError(
+            f"The database {self.path} is damaged ({what}).",
+            "Type: cf doctor --fix; it keeps the damaged file and recovers what can be read",
+        )
+
     @contextmanager
     def _in_words(self) -> Iterator[None]:
         try:
             yield
+        except UnicodeDecodeError as error:  # SQLite cites the damaged bytes
+            raise self._damaged("it is not even readable as text") from error
         except sqlite3.DatabaseError as error:
             extended = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
             code = extended & 0xFF  # the low byte is the primary code
-            if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-                raise CodeFrameError(
-                    f"The database {self.path} is damaged ({error}).",
-                    "Type: cf doctor --fix; it keeps the damaged file and recovers what can be read",
-                ) from error
+            if is_damage(error):
+                raise self._damaged(str(error)) from error
             if extended == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY:
                 raise CodeFrameError(
                     "The task or run that this belongs to does not exist (any more).", "Type: cf tasks list"
                 ) from error
             if code == sqlite3.SQLITE_BUSY:
-                raise CodeFrameError(
-                    f"The database {self.path} is locked by another process: {BUSY_TIMEOUT_S:.0f} s long.",
-                    "Try again; if it stays so, look for the process that holds it: cf work status",
-                ) from error
+                raise _busy(self.path) from error
             if isinstance(error, sqlite3.OperationalError):
                 folder = self.path.parent
                 raise CodeFrameError(
@@ -175,6 +215,43 @@ class Database:
                     f"Check the space left and the permissions: df -h '{folder}'; ls -la '{folder}'",
                 ) from error
             raise
+
+
+def _busy(path: Path) -> CodeFrameError:
+    """Who has the database open: one of these holds it, most likely the one that is stopped."""
+    import psutil
+
+    from codeframe.core.process_sweep import describe_process
+
+    holders: list[str] = []
+    wake: list[int] = []
+    for process in psutil.process_iter():
+        try:
+            if process.pid == os.getpid() or str(path.resolve()) not in (
+                f.path for f in process.open_files()
+            ):
+                continue
+            stopped = process.status() == psutil.STATUS_STOPPED
+        except (psutil.Error, OSError):
+            continue  # gone meanwhile, or another user's
+        holders.append(f"process {describe_process(process)}{', which is suspended' if stopped else ''}")
+        wake += [process.pid] if stopped else []
+    hint = f"Try again; if it stays so, it is another user's: sudo lsof '{path}'"
+    if wake:
+        hint = f"Let it go on: kill -CONT {' '.join(map(str, wake))}; then type the same again"
+    elif holders:
+        hint = "Try again; if it stays so, end that process: cf work status tells which run it is"
+    by = "; ".join(holders) or "another process"
+    return CodeFrameError(f"The database {path} is locked: {BUSY_TIMEOUT_S:.0f} s long, by {by}.", hint)
+
+
+def is_damage(error: sqlite3.DatabaseError) -> bool:
+    """Whether the file holds what SQLite or our own SQL cannot make sense of: as that is fixed, SQLITE_ERROR
+    means tables, values or a header that are not as CodeFrame wrote them."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or (
+        code == sqlite3.SQLITE_ERROR and isinstance(error, sqlite3.OperationalError)
+    )
 
 
 def shared(path: Path) -> int:
@@ -243,11 +320,6 @@ def new_id(connection: sqlite3.Connection, table: str) -> str:
 def stamp(moment: datetime) -> str:
     """An aware datetime as UTC text of one width, so that it sorts as text."""
     return moment.astimezone(UTC).isoformat(timespec="microseconds")
-
-
-def moment(text: str | None) -> datetime | None:
-    """What `stamp` wrote, read back."""
-    return None if text is None else datetime.fromisoformat(text)
 
 
 def to_json(value: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -67,13 +66,11 @@ class EventStore:
                 conditions.append(f"{column} = ?")
                 args.append(value)
         most = newest if newest is not None else limit
-        rows = self._db.query(
+        events = self._db.models(
+            "events",
+            Event,
             "SELECT seq, type, message, run_id, task_id, metadata, created_at FROM events"
             f" WHERE {' AND '.join(conditions)} ORDER BY seq {'DESC' if newest is not None else ''} LIMIT ?",
             [*args, -1 if most is None else most],
         )
-        rows = rows[::-1] if newest is not None else rows
-        return [
-            Event(seq, type, message, run, task, json.loads(metadata), datetime.fromisoformat(created_at))
-            for seq, type, message, run, task, metadata, created_at in rows
-        ]
+        return events[::-1] if newest is not None else events

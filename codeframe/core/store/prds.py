@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Sequence
+from typing import Any
 
 from codeframe.core.errors import UsageError
 from codeframe.core.models import Prd, utc_now
-from codeframe.core.store.database import Database, Row, clean, new_id, stamp
+from codeframe.core.store.database import Database, clean, new_id, stamp
 
 _SELECT = "SELECT id, title, content, created_at FROM prds"
 
@@ -29,20 +30,19 @@ class PrdStore:
             )
         return prd
 
+    def _read(self, clauses: str, *args: Any) -> Sequence[Prd]:
+        return self._db.models("prds", Prd, f"{_SELECT} {clauses}", args)
+
     def current(self) -> Prd | None:
         """The document in force: the one added last."""
-        rows = self._db.query(f"{_SELECT} ORDER BY position DESC LIMIT 1")
-        return _prd(rows[0]) if rows else None
+        found = self._read("ORDER BY position DESC LIMIT 1")
+        return found[0] if found else None
 
     def list(self) -> list[Prd]:
         """Every document, newest first."""
-        return [_prd(row) for row in self._db.query(f"{_SELECT} ORDER BY position DESC")]
+        return [*self._read("ORDER BY position DESC")]
 
     def find(self, prefix: str) -> Prd:
         """The one document whose id starts with `prefix`; UsageError when none or several do."""
         id_ = self._db.find_id("prds", prefix, noun="PRD", label="title", list_with="cf prd show --all")
-        return _prd(self._db.query(f"{_SELECT} WHERE id = ?", (id_,))[0])
-
-
-def _prd(row: Row) -> Prd:
-    return Prd(row[0], row[1], row[2], datetime.fromisoformat(row[3]))
+        return self._read("WHERE id = ?", id_)[0]

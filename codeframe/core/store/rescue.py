@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import shutil
 import sqlite3
@@ -12,24 +13,29 @@ from typing import Any, NamedTuple
 
 from codeframe.core.errors import CodeFrameError, writing
 from codeframe.core.models import utc_now
-from codeframe.core.store.database import BUSY_TIMEOUT_S, alone, shared, stamp
+from codeframe.core.store.columns import COLUMNS, damaged, decode, mended
+from codeframe.core.store.database import BUSY_TIMEOUT_S, alone, is_damage, shared, stamp
 from codeframe.core.store.schema import MIGRATIONS, is_current, migrate
 
 THOROUGH_BYTES = 50_000_000  # up to it every index is compared with its table as well
 _MAX_PROBES = 100_000  # single rows asked for between two damaged places
 _SIDE_FILES = ("-wal", "-shm")
+_UNREADABLE = (sqlite3.DatabaseError, UnicodeDecodeError)  # the latter where SQLite cites damaged bytes
 
 
 class Rescued(NamedTuple):
-    """What became of a damaged database: where it is now, rows kept by table, tables that may lack some."""
+    """What became of a damaged database: where it is now, rows kept by table, tables that may lack some, and the
+    rows that were mended or left out, in words."""
 
     aside: Path
     kept: dict[str, int]
     damaged: tuple[str, ...]
+    mended: tuple[str, ...] = ()
 
 
 def trouble(path: Path) -> str | None:
-    """What SQLite says is wrong with the database file; None when it is whole. Changes nothing.
+    """What is wrong with the database file, for SQLite or with what is in its rows; None when it is whole.
+    Changes nothing.
 
     Raises RequirementsError when a newer CodeFrame wrote it, sqlite3.OperationalError when it cannot be opened.
     """
@@ -37,15 +43,31 @@ def trouble(path: Path) -> str | None:
         stack.callback(os.close, shared(path))
         connection = stack.enter_context(contextlib.closing(_read(path)))
         try:
-            is_current(connection)
+            current = is_current(connection)
             check = "integrity_check" if path.stat().st_size <= THOROUGH_BYTES else "quick_check"
             said = [str(row[0]) for row in connection.execute(f"PRAGMA {check}(3)")]
+            if said == ["ok"] and current:
+                said = list(itertools.islice(_in_rows(connection), 3)) or said
+        except UnicodeDecodeError:
+            return "it is not even readable as text"  # SQLite cites the damaged bytes
         except sqlite3.DatabaseError as error:
-            if _damage(error):
+            if is_damage(error):
                 return str(error)
             raise
     lines = [line for each in said for line in each.splitlines() if not line.startswith("***")]
     return None if said == ["ok"] else "; ".join(lines[:3])
+
+
+def _in_rows(connection: sqlite3.Connection) -> Iterator[str]:
+    for table in COLUMNS:
+        names = _columns(connection, table)
+        if strange := set(names) - COLUMNS[table].keys():
+            yield f"in the columns of {table}: {', '.join(sorted(strange))}"
+        for row in connection.execute(f"SELECT * FROM {table}"):
+            if lost := damaged(table, dict(zip(names, row, strict=True))):
+                yield f"in {table}, row {row[0]}: {', '.join(lost)}"
+    for table, row, parent, _ in connection.execute("PRAGMA foreign_key_check"):
+        yield f"in {table}, row {row}: its row of {parent} is lost"
 
 
 def rescue(path: Path) -> Rescued:
@@ -70,7 +92,8 @@ def _rescue(path: Path) -> Rescued:
         fresh, aside = path.with_name(f"{path.name}.new"), _set_aside(path)
         for left in (fresh, *_beside(fresh)):
             left.unlink(missing_ok=True)
-        kept, damaged = _copy(aside, fresh)
+        with _padded(aside):
+            kept, incomplete, changed = _copy(aside, fresh)
         if not sum(kept.values()):
             fresh.unlink()
             for each in (aside, *_beside(aside)):
@@ -81,13 +104,13 @@ def _rescue(path: Path) -> Rescued:
             )
         # Its log first, as SQLite would play that into the new one; into the old one, where it belongs, so
         # that nothing is missing there if a kill comes now.
-        with contextlib.suppress(sqlite3.DatabaseError), contextlib.closing(sqlite3.connect(path)) as old:
+        with contextlib.suppress(*_UNREADABLE), contextlib.closing(sqlite3.connect(path)) as old:
             old.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         for side in _beside(path):
             side.unlink(missing_ok=True)
         fresh.replace(path)
         _sync(path.parent)
-    return Rescued(aside, {table: n for table, n in kept.items() if n}, damaged)
+    return Rescued(aside, {table: n for table, n in kept.items() if n}, incomplete, changed)
 
 
 def _set_aside(path: Path) -> Path:
@@ -107,12 +130,31 @@ def _set_aside(path: Path) -> Path:
     return aside
 
 
-def _copy(source: Path, target: Path) -> tuple[dict[str, int], tuple[str, ...]]:
-    """Rows copied by table, and the tables that could not be read to their end."""
-    damaged: list[str] = []
+@contextlib.contextmanager
+def _padded(copy: Path) -> Iterator[None]:
+    """The file is as long as its header says meanwhile: SQLite reads nothing at all of a shorter one."""
+    size = copy.stat().st_size
+    with copy.open("rb") as file:
+        header = file.read(32)
+    page = int.from_bytes(header[16:18], "big")
+    whole = (65536 if page == 1 else page) * int.from_bytes(header[28:32], "big")
+    padding = header.startswith(b"SQLite format 3\0") and size < whole
+    if padding:
+        os.truncate(copy, whole)  # zeros that take no space
+    try:
+        yield
+    finally:
+        if padding:
+            os.truncate(copy, size)
+
+
+def _copy(source: Path, target: Path) -> tuple[dict[str, int], tuple[str, ...], tuple[str, ...]]:
+    """Rows copied by table, the tables that could not be read to their end, and the rows that were mended."""
+    incomplete: list[str] = []
+    changed: dict[str, None] = {}  # a row may come twice
     with contextlib.closing(_read(source)) as old, contextlib.closing(sqlite3.connect(target)) as new:
-        old.text_factory = lambda data: data.decode("utf-8", "replace")
         new.isolation_level = None
+        old.execute("PRAGMA writable_schema = ON")  # a damaged line of the schema costs its own table only
         version = _version(old)
         migrate(new, MIGRATIONS[:version])
         tables = [
@@ -122,30 +164,37 @@ def _copy(source: Path, target: Path) -> tuple[dict[str, int], tuple[str, ...]]:
         ]
         new.execute("BEGIN")
         for table in tables:
-            columns = [f'"{row[1]}"' for row in new.execute(f"PRAGMA table_info({table})")]
-            marks = ", ".join("?" * len(columns))
-            insert = f"INSERT OR IGNORE INTO {table} ({', '.join(columns)}) VALUES ({marks})"
-            reading = _Reading(old, table, columns)
+            names = _columns(new, table)
+            marks = ", ".join("?" * len(names))
+            insert = f"INSERT OR IGNORE INTO {table} VALUES ({marks})"
+            reading = _Reading(old, table)
             for row in reading.rows():
-                new.execute(insert, row)
+                if len(row) != len(names):
+                    reading.damaged = True
+                    break
+                values, lost = mended(table, dict(zip(names, row, strict=True)))
+                if lost:
+                    how = "left out" if values is None else "mended"
+                    changed[f"row {row[0]} of {table} {how} ({', '.join(lost)})"] = None
+                if values is not None:
+                    new.execute(insert, [*values.values()])
             if reading.damaged:
-                damaged.append(table)
+                incomplete.append(table)
         _make_whole(new, tables)
         kept = {table: new.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables}
         new.execute("COMMIT")
         migrate(new)
     with target.open("rb") as file:
         os.fsync(file.fileno())
-    return kept, tuple(damaged)
+    return kept, tuple(incomplete), tuple(changed)
 
 
 class _Reading:
     """All rows of a table that can be read: from the front, from the back, and one by one between."""
 
-    def __init__(self, connection: sqlite3.Connection, table: str, columns: Sequence[str]) -> None:
+    def __init__(self, connection: sqlite3.Connection, table: str) -> None:
         self._connection = connection
         self._table = table
-        self._columns = ", ".join(columns)
         self.damaged = False
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
@@ -153,20 +202,18 @@ class _Reading:
         try:
             has_rowid = True
             self._connection.execute(f"SELECT rowid FROM {self._table} LIMIT 0")
-        except sqlite3.DatabaseError:
+        except _UNREADABLE:
             has_rowid = False
         if not has_rowid:
             for direction in ("ASC", "DESC"):
-                yield from self._some(self._columns, f"ORDER BY 1 {direction}, 2 {direction}")
+                yield from self._some("*", f"ORDER BY 1 {direction}, 2 {direction}")
                 if not self.damaged:
                     return
             return
         ends = []
         for direction in ("ASC", "DESC"):
             reached = 0
-            for rowid, *row in self._some(
-                f"rowid, {self._columns}", f"NOT INDEXED ORDER BY rowid {direction}"
-            ):
+            for rowid, *row in self._some("rowid, *", f"NOT INDEXED ORDER BY rowid {direction}"):
                 reached = rowid
                 yield tuple(row)
             if not self.damaged:
@@ -174,12 +221,12 @@ class _Reading:
             ends.append(reached)
         first, last = ends
         for rowid in range(first + 1, min(last, first + _MAX_PROBES)):
-            yield from self._some(self._columns, f"NOT INDEXED WHERE rowid = {rowid}")
+            yield from self._some("*", f"NOT INDEXED WHERE rowid = {rowid}")
 
     def _some(self, columns: str, clauses: str) -> Iterator[tuple[Any, ...]]:
         try:
             yield from self._connection.execute(f"SELECT {columns} FROM {self._table} {clauses}")
-        except sqlite3.DatabaseError:
+        except _UNREADABLE:
             self.damaged = True
 
 
@@ -212,20 +259,21 @@ def _version(connection: sqlite3.Connection) -> int:
     """How many migrations the database has; all that we know when it does not say."""
     try:
         version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    except sqlite3.DatabaseError:
+    except _UNREADABLE:
         return len(MIGRATIONS)
     return version or len(MIGRATIONS)
 
 
 def _read(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(
+    connection = sqlite3.connect(
         f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None
     )
+    connection.text_factory = decode
+    return connection
 
 
-def _damage(error: sqlite3.DatabaseError) -> bool:
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-    return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+def _columns(connection: sqlite3.Connection, table: str) -> list[str]:
+    return [str(row[1]) for row in connection.execute(f"PRAGMA table_info({table})")]
 
 
 def _beside(path: Path) -> list[Path]:

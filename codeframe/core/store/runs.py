@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from enum import StrEnum
@@ -13,8 +12,6 @@ from typing import Any
 from codeframe.core import state_machine
 from codeframe.core.errors import CodeFrameError, UsageError
 from codeframe.core.models import (
-    ErrorClass,
-    Leftover,
     Run,
     RunKind,
     RunStatus,
@@ -23,7 +20,7 @@ from codeframe.core.models import (
     utc_now,
 )
 from codeframe.core.store.blockers import BlockerStore
-from codeframe.core.store.database import Database, Row, clean, moment, new_id, stamp, to_json
+from codeframe.core.store.database import Database, clean, new_id, stamp, to_json
 from codeframe.core.store.events import EventStore
 from codeframe.core.store.tasks import TaskStore
 
@@ -33,20 +30,6 @@ _SELECT = f"SELECT {_COLUMNS} FROM runs"
 _NEWEST_FIRST = "ORDER BY started_at DESC, id DESC"
 # Only claim() and finish() may change these.
 _FIXED = {"id", "task_id", "status", "attempt"}
-
-_DECODE: Mapping[str, Callable[[Any], Any]] = {
-    "status": RunStatus,
-    "kind": RunKind,
-    "leftover": Leftover,
-    "error_class": lambda value: None if value is None else ErrorClass(value),
-    "usage": lambda text: TokenUsage(**json.loads(text)),
-    "options": json.loads,
-    "evidence": json.loads,
-    "process": json.loads,
-    "stop_requested_at": moment,
-    "started_at": moment,
-    "ended_at": moment,
-}
 
 _COUNTED = ("input_tokens", "cached_input_tokens", "output_tokens", "cost_usd")
 
@@ -154,10 +137,10 @@ class RunStore:
 
     def get(self, id: str) -> Run:
         """The run with exactly this id."""
-        rows = self._db.query(f"{_SELECT} WHERE id = ?", (id,))
-        if not rows:
+        run = self._one("WHERE id = ?", id)
+        if run is None:
             raise UsageError(f"There is no run '{id}'.", "Type: cf work status")
-        return _run(rows[0])
+        return run
 
     def find(self, prefix: str, list_with: str = "cf work status") -> Run:
         """The one run whose id starts with `prefix`; UsageError when none or several do, with what lists them."""
@@ -234,8 +217,8 @@ class RunStore:
 
     def rounds(self, run_id: str) -> list[dict[str, Any]]:
         """The records of a run's engine calls, in order."""
-        rows = self._db.query("SELECT record FROM rounds WHERE run_id = ? ORDER BY round", (run_id,))
-        return [json.loads(row[0]) for row in rows]
+        sql = "SELECT run_id, record FROM rounds WHERE run_id = ? ORDER BY round"
+        return self._db.models("rounds", lambda run_id, record: record, sql, (run_id,))
 
     def _live(self, task_id: str) -> Run | None:
         return self._one("WHERE task_id = ? AND status = 'RUNNING'", task_id)
@@ -245,7 +228,7 @@ class RunStore:
         return runs[0] if runs else None
 
     def _many(self, clauses: str, *args: Any) -> list[Run]:
-        return [_run(row) for row in self._db.query(f"{_SELECT} {clauses}", args)]
+        return self._db.models("runs", Run, f"{_SELECT} {clauses}", args)
 
     def _set(self, connection: sqlite3.Connection, id: str, values: Mapping[str, Any]) -> None:
         unknown = values.keys() - set(_FIELDS)
@@ -290,12 +273,3 @@ def _encode(value: Any) -> Any:
     if isinstance(value, str) and not isinstance(value, StrEnum):
         return clean(value)
     return value
-
-
-def _run(row: Row) -> Run:
-    return Run(
-        **{
-            name: _DECODE[name](value) if name in _DECODE else value
-            for name, value in zip(_FIELDS, row, strict=True)
-        }
-    )

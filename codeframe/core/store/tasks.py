@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 from codeframe.core import state_machine
 from codeframe.core.errors import CodeFrameError, UsageError
 from codeframe.core.models import Task, TaskStatus, utc_now
-from codeframe.core.store.database import Database, Row, clean, new_id, stamp
+from codeframe.core.store.columns import LARGEST_PRIORITY
+from codeframe.core.store.database import Database, clean, new_id, stamp
 
 FINISHED = (TaskStatus.DONE, TaskStatus.MERGED)  # what satisfies a dependency
-_LARGEST_PRIORITY = 1_000_000
 
 # One statement reads a task with its dependencies: no second query per task, and no moment
 # between two queries in which another process changes what the second one finds.
 _SELECT = """SELECT t.id, t.title, t.description, t.status, t.priority, t.engine, t.created_at, t.updated_at,
     (SELECT group_concat(depends_on) FROM
-        (SELECT depends_on FROM dependencies WHERE task_id = t.id ORDER BY position))
+        (SELECT depends_on FROM dependencies WHERE task_id = t.id ORDER BY position)) AS depends_on
     FROM tasks t"""
 _ORDER = "ORDER BY t.priority DESC, t.created_at, t.id"
 _RESOLVE = "UPDATE blockers SET status = 'RESOLVED' WHERE status = 'OPEN'"
@@ -71,10 +70,10 @@ class TaskStore:
 
     def get(self, id: str) -> Task:
         """The task with exactly this id."""
-        rows = self._db.query(f"{_SELECT} WHERE t.id = ?", (id,))
-        if not rows:
+        tasks = self._read("WHERE t.id = ?", (id,))
+        if not tasks:
             raise UsageError(f"There is no task '{id}'.", "Type: cf tasks list")
-        return _task(rows[0])
+        return tasks[0]
 
     def find(self, prefix: str) -> Task:
         """The one task whose id starts with `prefix`; UsageError when none or several do."""
@@ -244,10 +243,8 @@ class TaskStore:
 
     def next_ready(self) -> Task | None:
         """The first READY task, in the order of `list`, whose dependencies are all DONE or MERGED."""
-        rows = self._db.query(
-            f"{_SELECT} WHERE t.status = 'READY' AND NOT EXISTS ({_UNMET}) {_ORDER} LIMIT 1"
-        )
-        return _task(rows[0]) if rows else None
+        tasks = self._read(f"WHERE t.status = 'READY' AND NOT EXISTS ({_UNMET}) {_ORDER} LIMIT 1")
+        return tasks[0] if tasks else None
 
     def done_without_commit(self) -> list[Task]:
         """DONE tasks with a run that changed something, was not undone, and that no `commit` event follows."""
@@ -256,8 +253,7 @@ class TaskStore:
             " AND json_extract(r.evidence, '$.changed') AND NOT EXISTS (SELECT 1 FROM events e"
             " WHERE e.task_id = t.id AND e.type = 'commit' AND e.created_at >= r.ended_at)"
         )
-        rows = self._db.query(f"{_SELECT} WHERE t.status = 'DONE' AND EXISTS ({changed}) {_ORDER}")
-        return [_task(row) for row in rows]
+        return self._read(f"WHERE t.status = 'DONE' AND EXISTS ({changed}) {_ORDER}")
 
     def unmet_dependencies(self, id: str) -> list[Task]:
         """What `id` still waits for: its dependencies that are neither DONE nor MERGED."""
@@ -265,10 +261,12 @@ class TaskStore:
 
     def dependents(self, id: str) -> list[Task]:
         """The tasks that directly depend on `id`, in the order of `list`."""
-        rows = self._db.query(
-            f"{_SELECT} WHERE t.id IN (SELECT task_id FROM dependencies WHERE depends_on = ?) {_ORDER}", (id,)
+        return self._read(
+            f"WHERE t.id IN (SELECT task_id FROM dependencies WHERE depends_on = ?) {_ORDER}", (id,)
         )
-        return [_task(row) for row in rows]
+
+    def _read(self, clauses: str, args: Sequence[Any] | Mapping[str, Any] = ()) -> list[Task]:
+        return self._db.models("tasks", Task, f"{_SELECT} {clauses}", args)
 
     def _edges(self) -> dict[str, list[str]]:
         edges: dict[str, list[str]] = {}
@@ -280,26 +278,10 @@ class TaskStore:
     def list(self, status: TaskStatus | None = None, limit: int | None = None, offset: int = 0) -> list[Task]:
         """Tasks by priority (highest first), then age (oldest first)."""
         where = "" if status is None else "WHERE t.status = :status"
-        rows = self._db.query(
-            f"{_SELECT} {where} {_ORDER} LIMIT :limit OFFSET :offset",
+        return self._read(
+            f"{where} {_ORDER} LIMIT :limit OFFSET :offset",
             {"status": status, "limit": -1 if limit is None else limit, "offset": offset},
         )
-        return [_task(row) for row in rows]
-
-
-def _task(row: Row) -> Task:
-    id_, title, description, status, priority, engine, created_at, updated_at, depends_on = row
-    return Task(
-        id=id_,
-        title=title,
-        description=description,
-        status=TaskStatus(status),
-        priority=priority,
-        depends_on=tuple(depends_on.split(",")) if depends_on else (),
-        engine=engine,
-        created_at=datetime.fromisoformat(created_at),
-        updated_at=datetime.fromisoformat(updated_at),
-    )
 
 
 def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -317,9 +299,9 @@ def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
         values["title"] = values["title"].strip()
         if not values["title"]:
             raise UsageError("A task needs a title.", "Say in a line what is to be done.")
-    if abs(values.get("priority", 0)) > _LARGEST_PRIORITY:
+    if abs(values.get("priority", 0)) > LARGEST_PRIORITY:
         raise UsageError(
-            f"A priority lies between -{_LARGEST_PRIORITY} and {_LARGEST_PRIORITY}.", "Type: --priority 1"
+            f"A priority lies between -{LARGEST_PRIORITY} and {LARGEST_PRIORITY}.", "Type: --priority 1"
         )
     return values
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from codeframe.core.adapters.codex import CodexAdapter
 from codeframe.core.adapters.codex_items import error_of, resets_in
-from codeframe.core.adapters.subprocess_adapter import Launch
+from codeframe.core.adapters.launch import Launch
 from codeframe.core.agent_adapter import AgentContext, AgentEvent, AgentResult, AgentResultStatus
 from codeframe.core.models import ErrorClass, TokenUsage
 from codeframe.core.process import EndedBy, OpenStdin, ProcessOutcome

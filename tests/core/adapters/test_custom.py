@@ -131,7 +131,9 @@ def test_what_it_cannot_enforce_is_said_once(agent: FakeEngine, repo: Path) -> N
     options = {"autonomy": "workspace", "network": "off"}
     execute(adapter, repo, model="m", options=options)
     said = [e.message for e in adapter.stream_events() if e.metadata.get("notice")]
-    assert ["model" in said[0], "network off" in said[1], "autonomy workspace" in said[2]] == [True] * 3
+    assert ["model" in said[0], "network off: not enforced" in said[1], "autonomy workspace" in said[2]] == [
+        True
+    ] * 3
     execute(adapter, repo, model="m", options=options, round=1)
     assert [e for e in adapter.stream_events() if e.metadata.get("notice")] == []
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -13,7 +15,7 @@ import pytest
 
 from codeframe.core.errors import CodeFrameError, RequirementsError
 from codeframe.core.models import RunStatus, TaskStatus
-from codeframe.core.store import Store
+from codeframe.core.store import Store, database
 from codeframe.core.store.schema import MIGRATIONS, migrate
 
 PRELUDE = """
@@ -299,3 +301,27 @@ def test_a_migration_that_fails_leaves_the_last_good_version(path: Path) -> None
     migrate(connection, NOTES)
     assert connection.execute("SELECT stars FROM notes").fetchall() == []
     connection.close()
+
+
+def test_locked_by_a_suspended_process_names_it_and_what_wakes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "BUSY_TIMEOUT_S", 0.1)
+    path = tmp_path / "state.db"
+    code = f"{PRELUDE}\nwith store.write():\n    print('in', flush=True)\n    sys.stdin.readline()"
+    argv = [sys.executable, "-c", code, str(path)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        try:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "in\n"
+            with pytest.raises(CodeFrameError, match=f"locked: .* by process {holder.pid} ") as awake:
+                Store(path).tasks.add("t")
+            assert "cf work status" in awake.value.hint
+            holder.send_signal(signal.SIGSTOP)
+            os.waitpid(holder.pid, os.WUNTRACED)
+            with pytest.raises(CodeFrameError, match="which is suspended") as refused:
+                Store(path).tasks.add("t")
+            assert f"kill -CONT {holder.pid};" in refused.value.hint
+        finally:
+            holder.kill()
+    Store(path).tasks.add("t")
