@@ -44,6 +44,7 @@ def trust(
         refused = untrusted.refusal()
         asked = not yes and can_ask()
         if yes or ask(untrusted):
+            asked = False
             record.accept(items)
             # It may have changed under the question: what was shown is what is trusted.
             config = load_environment_config(workspace.root)

@@ -33,15 +33,14 @@ def state(cf: Cf) -> tuple[list[str], str, str, str, list[tuple[str, bytes]]]:
     return rows, git(cf.where, "for-each-ref"), git(cf.where, "status", "--porcelain"), "\n".join(kept), files
 
 
-def test_start_alone_of_a_task_that_may_not_begin_says_what_it_is_and_writes_nothing(cf: Cf) -> None:
+def test_start_alone_of_a_task_that_may_not_begin_says_why_and_writes_nothing(cf: Cf) -> None:
     write(cf.where, {"dirty.txt": "uncommitted"})
     cf("prd", "add", "-", stdin=b"# A calculator\n")
     done = cf.add("Earlier")
     task = cf.add("Add a total", "--description", "In total.py", "--depends-on", done)
     before = state(cf)
     said = cf("work", "start", task, code=1)
-    for part in ("Add a total", "In total.py", "A calculator"):
-        assert part in said.stdout
+    assert said.stdout == ""  # it would look as if it had begun
     assert "depends on work that is not done" in said.stderr
     assert state(cf) == before
 

@@ -229,7 +229,7 @@ def test_the_backlog_is_approved_at_once(store: Store) -> None:
     store.tasks.add("d")
     assert store.tasks.set_all_status(S.BACKLOG, S.READY) == 3
     assert store.tasks.set_all_status(S.READY, S.READY) == 0
-    with pytest.raises(CodeFrameError, match="only IN_PROGRESS"):
+    with pytest.raises(CodeFrameError, match="READY cannot be set to DONE"):
         store.tasks.set_all_status(S.READY, S.DONE)
     assert store.tasks.count(S.READY) == 4
 
