@@ -28,12 +28,14 @@ def add(
     lines = [line.strip("# \t") for line in content.splitlines() if line.strip("# \t")]
     if not lines:
         raise UsageError("The requirement is empty.", "Type: cf prd add FILE")
-    prd = workspace.store.prds.add(
-        typed.title(title, "Say it shorter; the requirement itself may be long.")
-        if title
-        else lines[0][:120],
-        content,
+    named = (
+        typed.title(title, "Say it shorter; the requirement itself may be long.") if title else lines[0][:120]
     )
+    prd = workspace.store.prds.current()
+    if prd is not None and (prd.title, prd.content) == (named, content):
+        note("It is in force already; nothing was added.")
+    else:
+        prd = workspace.store.prds.add(named, content)
     if json:
         emit_json(prd_json(prd))
     else:

@@ -38,6 +38,14 @@ def test_prd_add_reads_standard_input_and_keeps_the_earlier_ones(cf: Cf) -> None
     assert [p["title"] for p in cf("prd", "show", "--all", "--json").json()] == ["zwölf", "One"]
 
 
+def test_the_requirement_in_force_is_not_added_again(cf: Cf) -> None:
+    first = cf("prd", "add", "-", stdin=b"# A\n\nx\n").stdout
+    again = cf("prd", "add", "-", stdin=b"# A\n\nx\n")
+    assert again.stdout == first
+    assert "in force already" in again.stderr
+    assert len(cf("prd", "show", "--all").stdout.splitlines()) == 1
+
+
 def test_prd_add_resolves_its_file_like_git_with_dash_c(cf: Cf, tmp_path: Path) -> None:
     (cf.where / "docs").mkdir()
     (cf.where / "docs" / "prd.md").write_text("Inside")
